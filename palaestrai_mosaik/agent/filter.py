@@ -53,7 +53,7 @@ class Filter(ABC):
         """Hook for adapters, called first, with a seed for global generators."""
 
     def _join(self) -> None:
-        """Hook for adapters: the muscle or brain has been made, and does not call the filter itself."""
+        """Hook for adapters, called once the muscle or brain has been made, if it does not call the filter itself."""
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         """Return the channels on the muscle's side. Called once, before anything else.
@@ -71,7 +71,7 @@ class Filter(ABC):
         return sensors, actuators
 
     def reset(self) -> None:
-        """Called when an episode begins, on the muscle's side only."""
+        """Prepare for an episode. Called when one begins, on the muscle's side only."""
 
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
         """Return the muscle's readings.
@@ -183,21 +183,15 @@ class FilterChain:
             item.environment_sensors, item.environment_actuators = environment
             sensors, actuators = _set_up(item, sensors, actuators)
             # only overridden methods are called
-            if type(item).muscle_pre_process is not Filter.muscle_pre_process:
+            if _overrides(item, "muscle_pre_process"):
                 self._pre.append((item.muscle_pre_process, (sensors.size,), item))
-            if type(item).muscle_post_process is not Filter.muscle_post_process:
+            if _overrides(item, "muscle_post_process"):
                 self._post.insert(0, (item.muscle_post_process, (inner_actuators.size,), item))
         self.sensors, self.actuators = sensors, actuators
-        self._brain_pre = [
-            item for item in self.filters if type(item).brain_pre_process is not Filter.brain_pre_process
-        ]
-        self._brain_post = [
-            item
-            for item in reversed(self.filters)
-            if type(item).brain_post_process is not Filter.brain_post_process
-        ]
-        self._news = [item for item in self.filters if type(item).news is not Filter.news]
-        self._reset = [item for item in self.filters if type(item).reset is not Filter.reset]
+        self._brain_pre = [item for item in self.filters if _overrides(item, "brain_pre_process")]
+        self._brain_post = [item for item in self.filters[::-1] if _overrides(item, "brain_post_process")]
+        self._news = any(_overrides(item, "news") for item in self.filters)
+        self._reset = [item for item in self.filters if _overrides(item, "reset")]
         self._names = [frozenset(item.state()) for item in self.filters]
         self._mode = Mode.TRAIN
         self.mode = Mode.TRAIN
@@ -262,11 +256,7 @@ class FilterChain:
     @property
     def irreversible(self) -> list[str]:
         """The names of the filters that :meth:`undo` cannot invert."""
-        return [
-            type(item).__name__
-            for _, _, item in self._post
-            if type(item).muscle_inverse is Filter.muscle_inverse
-        ]
+        return [type(item).__name__ for _, _, item in self._post if not _overrides(item, "muscle_inverse")]
 
     def undo(self, setpoints: FloatVector) -> FloatVector:
         """Return the muscle's set-points that become the environment's ``setpoints``; called after :meth:`pre`.
@@ -352,6 +342,10 @@ class FilterChain:
                 f"found what {len(items)} filters have learned, but the agent has {len(self.filters)}: "
                 + _listed(type(item).__name__ for item in self.filters)
             )
+
+
+def _overrides(item: Filter, method: str) -> bool:
+    return getattr(type(item), method) is not getattr(Filter, method)
 
 
 def _set_up(item: Filter, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:

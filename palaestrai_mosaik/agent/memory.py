@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import FloatArray, FloatVector, IntVector
 
 
 @dataclass(slots=True)
@@ -51,9 +51,7 @@ class Experience:
         return self.terminated or self.truncated
 
 
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
 
 _ARRAYS = (
     "readings",
@@ -128,7 +126,7 @@ class Columns:
         moved.finals = {k - keep.start: v for k, v in self.finals.items() if keep.start <= k < keep.stop}
         return moved
 
-    def following(self, places: Places, end: int) -> FloatArray:
+    def following(self, places: IntVector, end: int) -> FloatArray:
         """Return the same muscle's next observations for the rows at ``places``, from rows before ``end``."""
         result = np.full((len(places), self.observations.shape[1]), np.nan)
         done = self.flags[places].any(axis=1)
@@ -169,7 +167,7 @@ class MemoryShard:
 
     __slots__ = ("_columns", "_end", "_next", "_rows")
 
-    def __init__(self, columns: Columns, rows: slice | Places, end: int, next: FloatArray | None = None):
+    def __init__(self, columns: Columns, rows: slice | IntVector, end: int, next: FloatArray | None = None):
         self._columns = columns
         self._rows = rows
         # rows from this index on were added later
@@ -244,7 +242,7 @@ class MemoryShard:
         columns = replace(columns, data=self.additional_data, finals={}, names=list(columns.names))
         return _restored, (columns, self.next_observations)
 
-    def _places(self) -> Places:
+    def _places(self) -> IntVector:
         rows = self._rows
         return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
@@ -411,17 +409,16 @@ class Memory:
         """
         if not experiences:
             return
-        names = ("readings", "setpoints", "rewards")
-        arrays = {name: np.array([getattr(e, name) for e in experiences]) for name in names}
-        readings, setpoints, rewards = (arrays[name].shape[1] for name in names)
-        n = len(experiences)
-        if self._end + n > self._capacity or (readings, setpoints, rewards) != self._widths:
-            self._make_room((readings, setpoints, rewards), n)
+        readings = np.array([e.readings for e in experiences])
+        setpoints = np.array([e.setpoints for e in experiences])
+        rewards = np.array([e.rewards for e in experiences])
+        n, widths = len(experiences), (readings.shape[1], setpoints.shape[1], rewards.shape[1])
+        if self._end + n > self._capacity or widths != self._widths:
+            self._make_room(widths, n)
         first, end = self._end, self._end + n
-        rows = slice(first, end)
-        for name, values in arrays.items():
-            getattr(self._columns, name)[rows] = values
-        self._columns.objective[rows] = [e.objective for e in experiences]
+        rows, columns = slice(first, end), self._columns
+        columns.readings[rows], columns.setpoints[rows] = readings, setpoints
+        columns.rewards[rows], columns.objective[rows] = rewards, [e.objective for e in experiences]
         self._fill_filtered(experiences, rows)
         for e in experiences:
             if e.muscle != self._only:
@@ -663,7 +660,7 @@ class Memory:
             raise TypeError(f"include_only takes a list of muscle ids, not the text {muscles!r}")
         return self._columns.muscles is None and self._only in muscles
 
-    def _places_of(self, muscles: Collection[str], n: int) -> Places:
+    def _places_of(self, muscles: Collection[str], n: int) -> IntVector:
         """Return the indices of the last ``n`` rows of ``muscles``, oldest first."""
         selected = np.array([name in muscles for name in self._columns.names])
         if n == 0 or self._columns.muscles is None or not selected.any():

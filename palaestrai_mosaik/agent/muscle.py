@@ -175,7 +175,7 @@ class Muscle(StatisticsMixin, ABC):
 
     @classmethod
     def _expects_updates(cls) -> bool:
-        """Return whether it cannot learn without updates from a brain."""
+        """Return whether the muscle needs updates from a brain to learn."""
         return cls.update is not Muscle.update
 
     def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
@@ -323,6 +323,26 @@ class BatchMuscle(Muscle, ABC):
         Args:
             bodies: (n,), the indices of the bodies.
         """
+
+
+#: index of the only body
+_ONLY = np.zeros(1, dtype=np.intp)
+
+
+class ArrayMuscle(BatchMuscle, ABC):
+    """A muscle that only acts through ``propose_batch``: a single body is a batch of one."""
+
+    def propose_actions(
+        self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        if not self.rngs or self.rngs[0] is not self.rng:
+            self.rngs = (self.rng,)
+        readings = sensors.vector[np.newaxis]
+        setpoints, data = self.propose_batch(
+            BatchReadings(readings, _ONLY, sensors._layout, actuators_available._layout)
+        )
+        actuators_available.vector = np.asarray(setpoints)[0]
+        return actuators_available, None if data is None else data[0]
 
 
 @dataclass(slots=True)

@@ -20,7 +20,27 @@ def _alias(name: str) -> Any:
     return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, value))
 
 
-class SensorInformation:
+class _Value:
+    """The common part of readings and rewards."""
+
+    __slots__ = ("may_be_missing", "space", "uid", "value")
+
+    def __init__(self, value: Any, space: Space, uid: str, may_be_missing: bool = False):
+        self.value = value
+        self.space = space
+        self.uid = uid
+        self.may_be_missing = may_be_missing
+
+    observation_space = _alias("space")
+
+    def __call__(self) -> Any:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(value={self.value!r}, space={self.space}, uid={self.uid!r})"
+
+
+class SensorInformation(_Value):
     """A reading (``value``) of the sensor ``uid``, which lies in ``space``.
 
     Attributes:
@@ -32,28 +52,18 @@ class SensorInformation:
             missing value there; if false, NaN is an error. Infinity is always an error.
     """
 
-    __slots__ = ("may_be_missing", "space", "uid", "value")
-
-    def __init__(self, value: Any, space: Space, uid: str, may_be_missing: bool = False):
-        self.value = value
-        self.space = space
-        self.uid = uid
-        self.may_be_missing = may_be_missing
+    __slots__ = ()
 
     sensor_value = _alias("value")
-    observation_space = _alias("space")
     sensor_id = _alias("uid")
     id = _alias("uid")
-
-    def __call__(self) -> Any:
-        return self.value
 
     def __len__(self) -> int:
         return self.space.size
 
     def __repr__(self) -> str:
-        missing = ", may_be_missing=True" if self.may_be_missing else ""
-        return f"SensorInformation(value={self.value!r}, space={self.space}, uid={self.uid!r}{missing})"
+        text = super().__repr__()
+        return f"{text[:-1]}, may_be_missing=True)" if self.may_be_missing else text
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -139,7 +149,7 @@ class ActuatorInformation:
     __hash__ = None  # type: ignore[assignment]
 
 
-class RewardInformation:
+class RewardInformation(_Value):
     """A reward (``value``) named ``uid``, which lies in ``space``.
 
     Attributes:
@@ -150,20 +160,7 @@ class RewardInformation:
             libraries in which an environment may leave rewards out; everywhere else, a reward of NaN is an error.
     """
 
-    __slots__ = ("may_be_missing", "space", "uid", "value")
-
-    def __init__(self, value: Any, space: Space, uid: str, may_be_missing: bool = False):
-        self.value = value
-        self.space = space
-        self.uid = uid
-        self.may_be_missing = may_be_missing
+    __slots__ = ()
 
     reward_value = _alias("value")
-    observation_space = _alias("space")
     reward_id = _alias("uid")
-
-    def __call__(self) -> Any:
-        return self.value
-
-    def __repr__(self) -> str:
-        return f"RewardInformation(value={self.value!r}, space={self.space}, uid={self.uid!r})"

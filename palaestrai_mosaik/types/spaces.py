@@ -127,7 +127,7 @@ class Space(ABC):
         """Return whether ``value`` is a member, by the rules of :mod:`.spaces`.
 
         Args:
-            value: any object; one that is no value of a space is no member, and raises nothing.
+            value: any object. One that no space can contain is not a member, and raises no error.
         """
 
     def __contains__(self, value: Any) -> bool:

@@ -72,6 +72,11 @@ class Layout:
         layout.spaces = tuple(space.bound(rng) for space in self.spaces)
         return layout
 
+    def sample(self, rng: np.random.Generator) -> FloatVector:
+        """Return a random member of each channel's space, drawn in order, as one vector."""
+        parts = [space.flatten(space.sample(rng)) for space in self.spaces]
+        return np.concatenate(parts) if parts else np.empty(0)
+
     def channel_of(self, index: int) -> int:
         """Return the channel of the number at ``index`` in a vector."""
         return next(i for i, part in enumerate(self.slices) if part.start <= index < part.stop)
@@ -105,6 +110,8 @@ class Layout:
 
 
 class _Channels(Sequence[T], Generic[T]):
+    """The objects of some channels, made at first access."""
+
     __slots__ = ()
     _layout: Layout
     _objects: list[T] | None
@@ -144,7 +151,7 @@ class SensorReadings(_Channels[SensorInformation]):
     def _all(self) -> list[SensorInformation]:
         layout, vector = self._layout, self.vector
         if layout.plain:
-            triples = zip(vector.tolist(), layout.spaces, layout.uids, strict=True)
+            values = vector.tolist()
         else:
             # an integer cannot be NaN: None stands for a missing one
             values = [
@@ -153,8 +160,7 @@ class SensorReadings(_Channels[SensorInformation]):
                 else space.unflatten(vector[part])
                 for space, part in zip(layout.spaces, layout.slices, strict=True)
             ]
-            triples = zip(values, layout.spaces, layout.uids, strict=True)
-        self._objects = [SensorInformation(*triple) for triple in triples]
+        self._objects = list(map(SensorInformation, values, layout.spaces, layout.uids))
         return self._objects
 
 
@@ -175,17 +181,13 @@ class ActuatorSetpoints(_Channels[ActuatorInformation]):
 
     def _all(self) -> list[ActuatorInformation]:
         layout, vector = self._layout, self.vector
-        channels = zip(layout.spaces, layout.uids, strict=True)
-        if vector is None:
-            self._objects = [ActuatorInformation(None, space, uid) for space, uid in channels]
-        else:
+        values: list[Any] = [None] * len(layout.uids)
+        if vector is not None:
             values = [
                 None if np.isnan(vector[part]).any() else space.unflatten(vector[part])
                 for space, part in zip(layout.spaces, layout.slices, strict=True)
             ]
-            self._objects = [
-                ActuatorInformation(value, *channel) for value, channel in zip(values, channels, strict=True)
-            ]
+        self._objects = list(map(ActuatorInformation, values, layout.spaces, layout.uids))
         return self._objects
 
 

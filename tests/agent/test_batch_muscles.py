@@ -20,7 +20,8 @@ from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
 from palaestrai_mosaik.agent.library.voltage_attack import GreedyVoltageAttacker, OscillatingVoltageAttacker
 from palaestrai_mosaik.agent.library.voltage_control import DroopController, IntegratingVoltageController
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiDiscrete
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 
 ANY = Box(-np.inf, np.inf, shape=())
 #: as a batched environment offers them to the body that stands in the text's place
@@ -51,10 +52,7 @@ class Alone:
         self.offered = self.actuators.bound(self.muscle.rng)
 
     def act(self, readings: Any) -> tuple[Any, Any]:
-        answer, data = self.muscle.propose_actions(
-            SensorReadings(self.sensors, readings), ActuatorSetpoints(self.offered)
-        )
-        return collect_setpoints(self.offered, answer), data
+        return ask(self.muscle, self.sensors, self.offered, readings)
 
 
 def both(

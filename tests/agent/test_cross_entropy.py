@@ -23,7 +23,8 @@ from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_brain, check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, Mode, RewardInformation, SensorInformation
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 from tests.support.documents import agent, document, environment, named, phase
 
 LIBRARY = "palaestrai_mosaik.agent.library.cross_entropy"
@@ -156,9 +157,8 @@ def muscle(mode: Mode = Mode.TRAIN, seed: int = 0, **params: Any) -> CrossEntrop
 
 
 def act(acting: CrossEntropyMuscle, reading: float = 0.5) -> tuple[float, Candidate]:
-    readings = SensorReadings(Layout(["x"], [ANY]), np.array([reading]))
-    available, data = acting.propose_actions(readings, ActuatorSetpoints(Layout(["u"], [UNIT])))
-    return float(available.vector[0]), data  # type: ignore[attr-defined]
+    setpoints, data = ask(acting, Layout(["x"], [ANY]), Layout(["u"], [UNIT]), [reading])
+    return float(setpoints[0]), data
 
 
 def test_a_muscle_keeps_its_candidate_for_an_episode() -> None:

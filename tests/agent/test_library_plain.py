@@ -14,7 +14,8 @@ from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
 from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.testing import check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 
 SPACES = {
     "e.q": Box(-2.0, 2.0, shape=()),
@@ -35,9 +36,7 @@ class Stage:
         muscle.setup()
 
     def __call__(self) -> list[float]:
-        readings = SensorReadings(self.sensors, np.array([0.5]))
-        available = ActuatorSetpoints(self.layout.bound(self.muscle.rng))
-        return collect_setpoints(self.layout, self.muscle.propose_actions(readings, available)[0]).tolist()
+        return ask(self.muscle, self.sensors, self.layout.bound(self.muscle.rng), [0.5])[0].tolist()
 
 
 def actuators() -> list[ActuatorInformation]:
@@ -168,19 +167,18 @@ def test_a_script_for_one_incarnation_is_for_all(tmp_path: Path) -> None:
     file = tmp_path / "s.csv"
     for body in range(2):
         layout = Layout([f"e.{body}.u"], [Box(-2.0, 2.0, shape=())])
-        offered = [ActuatorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
         for name in ("e.0.u", "e.{body}.u"):
             file.write_text(f"step,{name}\n0,1.5\n")
             muscle = ScriptedMuscle(str(file))
             muscle.uid = f"a.0.{body}"
             muscle.setup()
-            assert muscle._arranged(offered)[1].tolist() == [1.5]
+            assert muscle._arranged(layout)[1].tolist() == [1.5]
         file.write_text("step,e.0.u,e.1.u\n0,1,2\n")
         muscle = ScriptedMuscle(str(file))
         muscle.uid = f"a.0.{body}"
         muscle.setup()
         with pytest.raises(ContractError, match=f"column {3 - body} is no actuator of 'a.0.{body}'"):
-            muscle._arranged(offered)
+            muscle._arranged(layout)
 
 
 def test_a_script_in_another_encoding_is_named(tmp_path: Path) -> None:

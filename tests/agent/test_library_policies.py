@@ -19,20 +19,20 @@ from palaestrai_mosaik.agent.library.policies import (
     SharedPolicy,
 )
 from palaestrai_mosaik.core.errors import ContractError
-from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
+from palaestrai_mosaik.types import Box, Discrete, Space
+from palaestrai_mosaik.types.vectors import Layout
 
 VOLTAGE, ANY, SHARE = Box(0.0, 2.0, shape=()), Box(-np.inf, np.inf, shape=()), Box(0.0, 1.0, shape=())
 
 
-def sensors(**spaces: Space) -> list[SensorInformation]:
-    """Sensors named by keyword; ``__`` stands for a dot, ``_`` for a dash."""
-    return [SensorInformation(0.0, s, uid.replace("__", ".").replace("_", "-")) for uid, s in spaces.items()]
+def layout(**spaces: Space) -> Layout:
+    """Channels named by keyword; ``__`` stands for a dot, ``_`` for a dash."""
+    return Layout([uid.replace("__", ".").replace("_", "-") for uid in spaces], list(spaces.values()))
 
 
-def actuators(**spaces: Space) -> list[ActuatorInformation]:
-    return [
-        ActuatorInformation(None, s, uid.replace("__", ".").replace("_", "-")) for uid, s in spaces.items()
-    ]
+def act(policy: Policy, weights: Any, readings: Any) -> Any:
+    """Return the set-points of the only body."""
+    return policy.setpoints(np.array([weights]), np.array([readings]), np.array([0]))[0]
 
 
 def test_a_perceptron_by_hand() -> None:
@@ -46,7 +46,7 @@ def test_a_perceptron_by_hand() -> None:
 
 
 def test_scaling_by_space_and_pattern() -> None:
-    seen = sensors(g__a_1__vm=VOLTAGE, g__a_2__vm=VOLTAGE, g__x=ANY, g__soc=SHARE)
+    seen = layout(g__a_1__vm=VOLTAGE, g__a_2__vm=VOLTAGE, g__x=ANY, g__soc=SHARE)
     center, width = Scaling().of(seen)
     assert (center.tolist(), width.tolist()) == ([1.0, 1.0, 0.0, 0.5], [1.0, 1.0, 1.0, 0.5])
     center, width = Scaling({"g.*.vm": [1.0, 0.05], "g.a-2.*": [0.9, 0.1], "g.x": [5, 2]}).of(seen)
@@ -66,7 +66,7 @@ def test_scaling_by_space_and_pattern() -> None:
 )
 def test_scales_that_cannot_be(patterns: Any, text: str) -> None:
     with pytest.raises(ContractError, match=text):
-        Scaling(patterns).of(sensors(g__vm=VOLTAGE))
+        Scaling(patterns).of(layout(g__vm=VOLTAGE))
 
 
 def test_whole_numbers_in_scales_mean_the_same() -> None:
@@ -77,49 +77,41 @@ def test_whole_numbers_in_scales_mean_the_same() -> None:
 @pytest.mark.parametrize("options", [{}, {"increments": True}, {"feedback": True}])
 def test_a_reading_of_nan_is_named(options: dict[str, Any]) -> None:
     pair = Box(-1.0, 1.0, shape=(2,))
-    policy = DensePolicy(sensors(x=ANY, p=pair, y=ANY), actuators(q=SHARE), PolicyOptions(**options))
+    policy = DensePolicy(layout(x=ANY, p=pair, y=ANY), layout(q=SHARE), PolicyOptions(**options))
     with pytest.raises(ContractError, match="needs all readings, but 'p' gave NaN"):
-        policy.setpoints(np.ones(policy.size), np.array([0.0, 0.0, np.nan, np.nan]))
-    assert np.isfinite(policy.setpoints(np.ones(policy.size), np.zeros(4))).all()
+        act(policy, np.ones(policy.size), np.array([0.0, 0.0, np.nan, np.nan]))
+    assert np.isfinite(act(policy, np.ones(policy.size), np.zeros(4))).all()
 
 
 def test_a_dense_policy_by_hand() -> None:
     policy = DensePolicy(
-        sensors(x=ANY, y=SHARE), actuators(q=Box(-4.0, 2.0, shape=())), PolicyOptions(feedback=True)
+        layout(x=ANY, y=SHARE), layout(q=Box(-4.0, 2.0, shape=())), PolicyOptions(feedback=True)
     )
     # x, y as -1 ... 1, last set-point as -1 ... 1, constant
     weights = np.array([0.25, 0.5, 0.5, -0.1])
     first = 0.25 * 1.0 + 0.5 * -1.0 + 0.5 * 0.0 - 0.1
-    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
-        [-4.0 + 6.0 * (first + 1.0) / 2.0]
-    )
+    assert act(policy, weights, np.array([1.0, 0.0])) == pytest.approx([-4.0 + 6.0 * (first + 1.0) / 2.0])
     second = 0.25 * 1.0 + 0.5 * -1.0 + 0.5 * first - 0.1
-    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
-        [-4.0 + 6.0 * (second + 1.0) / 2.0]
-    )
+    assert act(policy, weights, np.array([1.0, 0.0])) == pytest.approx([-4.0 + 6.0 * (second + 1.0) / 2.0])
     policy.reset()
-    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
-        [-4.0 + 6.0 * (first + 1.0) / 2.0]
-    )
-    assert policy.setpoints(weights, np.array([100.0, 0.0])).tolist() == [2.0]
+    assert act(policy, weights, np.array([1.0, 0.0])) == pytest.approx([-4.0 + 6.0 * (first + 1.0) / 2.0])
+    assert act(policy, weights, np.array([100.0, 0.0])).tolist() == [2.0]
 
 
 def test_increments_add_up() -> None:
-    policy = DensePolicy(
-        sensors(x=ANY), actuators(q=Box(-2.0, 2.0, shape=())), PolicyOptions(increments=True)
-    )
+    policy = DensePolicy(layout(x=ANY), layout(q=Box(-2.0, 2.0, shape=())), PolicyOptions(increments=True))
     weights = np.array([0.5, 0.1])
-    found = [policy.setpoints(weights, np.array([x]))[0] for x in (1.0, 0.0, 1.0, -0.4)]
+    found = [act(policy, weights, np.array([x]))[0] for x in (1.0, 0.0, 1.0, -0.4)]
     # 0.6, 0.7, 1.3 cut to 1, 0.9 of 2
     assert found == pytest.approx([1.2, 1.4, 2.0, 1.8])
     policy.reset()
-    assert policy.setpoints(weights, np.array([0.0])) == pytest.approx([0.2])
+    assert act(policy, weights, np.array([0.0])) == pytest.approx([0.2])
 
 
 def test_discrete_actuators_have_parts_of_equal_width() -> None:
-    policy = DensePolicy(sensors(x=ANY), actuators(tap=Discrete(4, start=-2)), PolicyOptions())
+    policy = DensePolicy(layout(x=ANY), layout(tap=Discrete(4, start=-2)), PolicyOptions())
     inputs = np.linspace(-1.2, 1.2, 1201)
-    taps = np.array([policy.setpoints(np.array([1.0, 0.0]), np.array([x]))[0] for x in inputs])
+    taps = np.array([act(policy, np.array([1.0, 0.0]), np.array([x]))[0] for x in inputs])
     assert set(taps) == {-2.0, -1.0, 0.0, 1.0}
     for tap, low in zip((-1, 0, 1), (-0.5, 0.0, 0.5), strict=True):
         assert inputs[taps == tap].min() == pytest.approx(low, abs=0.003)
@@ -135,8 +127,8 @@ def grid_policy(
         seen = dict(reversed(seen.items()))
     set_: dict[str, Space] = {f"g__sgen_{i}__q": Box(-float(i), float(i), shape=()) for i in devices}
     set_ |= {"g__storage_0__p": Box(-1.0, 1.0, shape=())}
-    channels = sensors(**seen)
-    return SharedPolicy(channels, actuators(**set_), PolicyOptions(**options)), [c.uid for c in channels]
+    sensors = layout(**seen)
+    return SharedPolicy(sensors, layout(**set_), PolicyOptions(**options)), list(sensors.uids)
 
 
 def test_a_shared_policy_by_hand() -> None:
@@ -149,11 +141,9 @@ def test_a_shared_policy_by_hand() -> None:
     mean = (0.5 + 0.2) / 2
     first = [-0.5 * v - 0.25 * mean + 0.125 for v in (0.5, 0.2)]
     storage = 1.0 * 0.5 - 0.5 * mean
-    assert policy.setpoints(weights, readings) == pytest.approx([3 * first[0], 12 * first[1], storage])
+    assert act(policy, weights, readings) == pytest.approx([3 * first[0], 12 * first[1], storage])
     second = [f + 0.25 * f for f in first]
-    assert policy.setpoints(weights, readings) == pytest.approx(
-        [3 * second[0], 12 * second[1], 1.5 * storage]
-    )
+    assert act(policy, weights, readings) == pytest.approx([3 * second[0], 12 * second[1], 1.5 * storage])
 
 
 def test_the_order_of_channels_does_not_matter() -> None:
@@ -165,8 +155,7 @@ def test_the_order_of_channels_does_not_matter() -> None:
     weights, values = rng.normal(size=one.size), dict(zip(uids, (1.05, 1.02, 0.75), strict=True))
     for _ in range(2):
         found = [
-            p.setpoints(weights, np.array([values[u] for u in us]))
-            for p, us in ((one, uids), (other, other_uids))
+            act(p, weights, np.array([values[u] for u in us])) for p, us in ((one, uids), (other, other_uids))
         ]
         assert found[0] == pytest.approx(found[1])
 
@@ -192,44 +181,38 @@ def test_weights_fit_any_number_of_devices() -> None:
 @settings(max_examples=60)
 def test_set_points_lie_in_their_spaces(seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)
-    acting = actuators(
+    acting = layout(
         a__q=Box(-0.1, 0.3, shape=()), a__tap=Discrete(5, start=-9), a__pair=Box(1.0, 3.0, shape=(2,))
     )
     for make in (DensePolicy, SharedPolicy):
-        policy = make(sensors(a__x=ANY, a__y=SHARE), acting, PolicyOptions(hidden=[2], feedback=True))
+        policy = make(layout(a__x=ANY, a__y=SHARE), acting, PolicyOptions(hidden=[2], feedback=True))
         for _ in range(3):
-            flat = policy.setpoints(rng.normal(size=policy.size) * size, rng.normal(size=2) * size)
-            start = 0
-            for actuator in acting:
-                end = start + actuator.space.size
-                actuator.value = actuator.space.unflatten(flat[start:end])
-                start = end
+            flat = act(policy, rng.normal(size=policy.size) * size, rng.normal(size=2) * size)
+            acting.check(flat)
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
         (
-            lambda: DensePolicy(sensors(x=ANY), actuators(q=ANY), PolicyOptions()),
+            lambda: DensePolicy(layout(x=ANY), layout(q=ANY), PolicyOptions()),
             "needs actuators with bounds, but 'q'",
         ),
         (
-            lambda: DensePolicy(sensors(x=ANY), actuators(q=SHARE), PolicyOptions(hidden=[0])),
+            lambda: DensePolicy(layout(x=ANY), layout(q=SHARE), PolicyOptions(hidden=[0])),
             "hidden: .0. are not sizes",
         ),
         (
-            lambda: DensePolicy(sensors(x=ANY), actuators(q=SHARE), PolicyOptions(context=["x"])),
+            lambda: DensePolicy(layout(x=ANY), layout(q=SHARE), PolicyOptions(context=["x"])),
             "context: a dense policy has none",
         ),
         (
-            lambda: SharedPolicy(
-                sensors(g__bus_1__vm=VOLTAGE), actuators(g__sgen_1__q=SHARE), PolicyOptions()
-            ),
+            lambda: SharedPolicy(layout(g__bus_1__vm=VOLTAGE), layout(g__sgen_1__q=SHARE), PolicyOptions()),
             "'g.bus-1.vm' belongs to no device that the agent sets",
         ),
         (
             lambda: SharedPolicy(
-                sensors(g__s_1__v=VOLTAGE), actuators(g__s_1__q=SHARE, g__s_2__q=SHARE), PolicyOptions()
+                layout(g__s_1__v=VOLTAGE), layout(g__s_1__q=SHARE, g__s_2__q=SHARE), PolicyOptions()
             ),
             "same sensors for all devices 'g.s-#', but 'g.s-1' has v and 'g.s-2' has none",
         ),
@@ -241,11 +224,12 @@ def test_policies_that_cannot_be(make: Any, text: str) -> None:
         make()
 
 
-def grid_of(start: str) -> tuple[list[SensorInformation], list[ActuatorInformation]]:
+def grid_of(*starts: str) -> tuple[Layout, Layout]:
+    devices = [f"{start}.sgen-{i}" for start in starts for i in range(3)]
     seen, moved = Box(0.0, 2.0, shape=()), Box(-1.0, 1.0, shape=())
     return (
-        [SensorInformation(None, seen, f"{start}.sgen-{i}.vm_pu") for i in range(3)],
-        [ActuatorInformation(None, moved, f"{start}.sgen-{i}.q_mvar") for i in range(3)],
+        Layout([f"{device}.vm_pu" for device in devices], [seen] * len(devices)),
+        Layout([f"{device}.q_mvar" for device in devices], [moved] * len(devices)),
     )
 
 
@@ -260,7 +244,7 @@ def test_the_number_of_an_incarnation_does_not_count() -> None:
         assert all(policy._width.tolist() == [1, 0.5, 1] for policy in made)
         assert all(policy._context[0].tolist() == [2] for policy in made)
     # but it tells devices apart where an agent has several of them
-    sensors, actuators = (a + b for a, b in zip(grid_of("grid.3"), grid_of("grid.4"), strict=True))
+    sensors, actuators = grid_of("grid.3", "grid.4")
     assert '"grid.#.sgen-#"' in SharedPolicy(sensors, actuators, PolicyOptions()).signature
     assert Scaling({"grid.3.*": [1, 2]}).of(sensors)[1].tolist() == [2, 2, 2, 1, 1, 1]
     two = Scaling({"grid.0.*": [1, 2], "grid.1.*": [1, 3]})

@@ -17,7 +17,8 @@ from palaestrai_mosaik.agent.library.sb3.model import networks_of
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 
 from .test_batch_learning import ANY, body, ready, rows
 
@@ -131,10 +132,7 @@ def test_a_body_of_many_does_what_it_does_alone(case: str, mode: Mode) -> None:
             readings = rng.standard_normal((len(acting), 4))
             found, data = together.propose_batch(BatchReadings(readings, acting, sensors, actuators))
             for i, b in enumerate(acting):
-                answer, alone = singles[b].propose_actions(
-                    SensorReadings(sensors, readings[i]), ActuatorSetpoints(actuators)
-                )
-                wanted = collect_setpoints(actuators, answer)
+                wanted, alone = ask(singles[b], sensors, actuators, readings[i])
                 assert found[i] == pytest.approx(wanted, rel=1e-5, abs=1e-6), (episode, tick, b)
                 if mode is Mode.TRAIN:
                     assert data is not None and data[i].dtype == alone.dtype
@@ -154,9 +152,7 @@ def test_without_a_model_bodies_act_at_random_or_refuse() -> None:
     for row, b in zip(found, (0, 2), strict=True):
         alone = SB3Muscle()
         alone.rng = np.random.default_rng(b)
-        readings = SensorReadings(batch.sensors, np.zeros(4))
-        answer, _ = alone.propose_actions(readings, ActuatorSetpoints(batch.actuators))
-        assert row.tolist() == collect_setpoints(batch.actuators, answer).tolist()
+        assert row.tolist() == ask(alone, batch.sensors, batch.actuators, np.zeros(4))[0].tolist()
     muscle.mode = Mode.TEST
     with pytest.raises(ContractError, match="has no model to test"):
         muscle.propose_batch(batch)

@@ -18,7 +18,8 @@ from palaestrai_mosaik.agent.library.voltage_attack import GreedyVoltageAttacker
 from palaestrai_mosaik.agent.library.voltage_control import DroopController, IntegratingVoltageController
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Box
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
+from tests.support.acting import ask
 
 BASE = 1.03
 
@@ -28,6 +29,7 @@ class Stage:
 
     def __init__(self, muscle: Any, *ratings: float):
         self.muscle = muscle
+        muscle.rng = np.random.default_rng(0)
         voltage = Box(0.0, 2.0, shape=())
         self.sensors = Layout([f"v{i}" for i in range(len(ratings))], [voltage] * len(ratings))
         spaces = [Box(-r, r, shape=()) for r in ratings]
@@ -35,9 +37,7 @@ class Stage:
 
     def __call__(self, *voltages: float) -> list[float]:
         """Return the set-points (Mvar) that reach the grid."""
-        readings = SensorReadings(self.sensors, np.array(voltages))
-        actions, _ = self.muscle.propose_actions(readings, ActuatorSetpoints(self.actuators))
-        return collect_setpoints(self.actuators, actions).tolist()
+        return ask(self.muscle, self.sensors, self.actuators, voltages)[0].tolist()
 
 
 def toy_grid(muscle: Any, s: float, *, steps: int = 600, late: int = 0, rating: float = 2.0) -> np.ndarray:

@@ -12,7 +12,8 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 
 
 class TwinMuscle(SB3Muscle):
@@ -22,13 +23,11 @@ class TwinMuscle(SB3Muscle):
         """Use the states of ``brain`` in all episodes."""
         self.brain = brain
 
-    def _begin_episode(self, actions: Any) -> Any:
-        if self._drawn_from is None:
-            actions.space.seed(self.brain.seed)
-        self._drawn_from = self.rng
-        if self._policy is not None:
-            self._policy.begin(self.brain._random)
-        return self.brain._random
+    def _begin_episode(self, policy: Any) -> None:
+        (explorer,) = policy.explorers
+        if not hasattr(explorer, "random"):
+            explorer.random = self.brain._random
+            explorer.space.seed(self.brain.seed)
 
 
 def layouts_of(offered: Any) -> tuple[Layout, Layout]:
@@ -83,9 +82,7 @@ class Driver:
     def step(self) -> None:
         """Make one step: act, let the brain think, hand on its update."""
         readings = np.asarray(self.observation, dtype=np.float64).reshape(-1)
-        offered = ActuatorSetpoints(self.actuators)
-        answer, data = self.muscle.propose_actions(SensorReadings(self.sensors, readings), offered)
-        chosen = collect_setpoints(self.actuators, answer)
+        chosen, data = ask(self.muscle, self.sensors, self.actuators, readings)
         self.setpoints.append(chosen.tolist())
         space = self.world.action_space
         action: Any = int(chosen[0]) if not space.shape else chosen.astype(space.dtype).reshape(space.shape)

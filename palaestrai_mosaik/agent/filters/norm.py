@@ -1,5 +1,6 @@
 """Normalisation by the moments of all values so far.
-T. F. Chan, G. H. Golub, R. J. LeVeque: Updating formulae and a pairwise algorithm for
+
+Source: T. F. Chan, G. H. Golub, R. J. LeVeque: Updating formulae and a pairwise algorithm for
 computing sample variances. Stanford University, STAN-CS-79-773, 1979.
 """
 

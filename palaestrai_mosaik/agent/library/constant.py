@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ActionError
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
-from palaestrai_mosaik.types.arrays import FloatMatrix
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
+from palaestrai_mosaik.types.vectors import Layout
 
 from .channel_names import match_channels
 
 
-class ConstantMuscle(BatchMuscle):
+class ConstantMuscle(ArrayMuscle):
     """Sets the same values in every step.
 
     Args:
@@ -28,32 +27,20 @@ class ConstantMuscle(BatchMuscle):
 
     def __init__(self, values: Any):
         self.values: Mapping[str, Any] = values if isinstance(values, Mapping) else {"*": values}
-        self._vector: np.ndarray[Any, np.dtype[np.float64]] | None = None
-
-    def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        assert isinstance(actuators_available, ActuatorSetpoints)
-        if self._vector is None:
-            self._vector = self._flat(actuators_available)
-        actuators_available.vector = self._vector
-        return actuators_available, None
+        self._row: FloatMatrix | None = None
 
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
-        if self._vector is None:
-            self._vector = self._flat(batch.offered()[1])
-        return np.broadcast_to(self._vector, (len(batch.bodies), len(self._vector))), None
+        if self._row is None:
+            self._row = self._setpoints(batch.actuators)[np.newaxis]
+        return self._row.repeat(len(batch.bodies), axis=0), None
 
-    def _flat(self, actuators: Sequence[ActuatorInformation]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        uids = [actuator.uid for actuator in actuators]
-        fits = match_channels(self.values, uids, "values", f"actuator of {self.uid!r}")
-        parts = [np.empty(0)]
-        for actuator in actuators:
-            chosen = [value for pattern, value in self.values.items() if actuator.uid in fits[pattern]]
-            if not chosen:
-                parts.append(np.full(actuator.space.size, np.nan))
-                continue
-            if not actuator.space.contains(chosen[-1]):
-                raise ActionError(f"values: {chosen[-1]!r} for {actuator.uid!r} is not in {actuator.space}")
-            parts.append(actuator.space.flatten(chosen[-1]))
-        return np.concatenate(parts)
+    def _setpoints(self, actuators: Layout) -> FloatVector:
+        fits = match_channels(self.values, actuators.uids, "values", f"actuator of {self.uid!r}")
+        chosen = {uid: value for pattern, value in self.values.items() for uid in fits[pattern]}
+        vector = np.full(actuators.size, np.nan)
+        for uid, space, part in zip(actuators.uids, actuators.spaces, actuators.slices, strict=True):
+            if uid in chosen:
+                if not space.contains(chosen[uid]):
+                    raise ActionError(f"values: {chosen[uid]!r} for {uid!r} is not in {space}")
+                vector[part] = space.flatten(chosen[uid])
+        return vector

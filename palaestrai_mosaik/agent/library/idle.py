@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
-class IdleMuscle(BatchMuscle):
+class IdleMuscle(ArrayMuscle):
     """Sets nothing: its actuators keep the values of the environment.
 
     An agent that idles in one phase and acts in the next shows the effect of its actions.
     """
-
-    def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        return actuators_available, None
 
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
         return np.full((len(batch.bodies), batch.actuators.size), np.nan), None

@@ -21,16 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import ContractError
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
-from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
+from palaestrai_mosaik.types.vectors import Layout
 
 from .channel_names import incarnation_prefix, match_channels, without_number
 
-Channel = SensorInformation | ActuatorInformation
-
 _ALL = slice(None)
-#: index of the only body
-_FIRST = np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -44,27 +40,23 @@ class Scaling:
 
     by_pattern: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
-    def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatMatrix, FloatMatrix]:
+    def of(self, sensors: Layout) -> tuple[FloatVector, FloatVector]:
         """Return centers and widths of the flat readings."""
-        uids = [sensor.uid for sensor in sensors]
-        fits = match_channels(self.by_pattern, uids, "scales", "sensor of the agent")
+        fits = match_channels(self.by_pattern, sensors.uids, "scales", "sensor of the agent")
         for pattern, pair in self.by_pattern.items():
             if not _is_scale(pair):
                 raise ContractError(
                     f"scales: {pattern!r} needs [center, width], the width positive, not {pair}"
                 )
-        centers, widths = [], []
-        for sensor in sensors:
-            low, high = sensor.space.flat_low, sensor.space.flat_high
-            bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
-            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-            center, width = (low + high) / 2.0, (high - low) / 2.0
-            for pattern, pair in self.by_pattern.items():
-                if sensor.uid in fits[pattern]:
-                    center, width = np.full(len(low), pair[0], float), np.full(len(low), pair[1], float)
-            centers.append(center)
-            widths.append(width)
-        return _joined(centers), _joined(widths)
+        low, high = sensors.low, sensors.high
+        bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
+        low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        center, width = (low + high) / 2.0, (high - low) / 2.0
+        for pattern, pair in self.by_pattern.items():
+            for uid in fits[pattern]:
+                part = sensors.slices[sensors.index[uid]]
+                center[part], width[part] = pair
+        return center, width
 
 
 @dataclass(frozen=True)
@@ -118,39 +110,25 @@ class Policy(ABC):
     size: int
     signature: str
 
-    def __init__(
-        self,
-        sensors: Sequence[SensorInformation],
-        actuators: Sequence[ActuatorInformation],
-        options: PolicyOptions,
-        bodies: int = 1,
-    ):
+    def __init__(self, sensors: Layout, actuators: Layout, options: PolicyOptions, bodies: int = 1):
         if any(not isinstance(n, int) or n < 1 for n in options.hidden):
             raise ContractError(f"hidden: {list(options.hidden)} are not sizes of layers, at least 1 each")
         self._options = options
         self._center, self._width = options.scaling.of(sensors)
-        self._low = _joined([a.space.flat_low for a in actuators])
-        self._high = _joined([a.space.flat_high for a in actuators])
-        self._integral = np.concatenate([a.space.flat_integral for a in actuators] or [np.empty(0, bool)])
-        for actuator in actuators:
-            if not np.isfinite([actuator.space.flat_low, actuator.space.flat_high]).all():
-                raise ContractError(
-                    f"a policy needs actuators with bounds, but {actuator.uid!r} has {actuator.space}"
-                )
-        self._sensors = [sensor.uid for sensor in sensors for _ in range(sensor.space.size)]
+        unbounded = ~(np.isfinite(actuators.low) & np.isfinite(actuators.high))
+        if unbounded.any():
+            channel = actuators.channel_of(int(np.argmax(unbounded)))
+            uid, space = actuators.uids[channel], actuators.spaces[channel]
+            raise ContractError(f"a policy needs actuators with bounds, but {uid!r} has {space}")
+        self._sensors, self._actuators = sensors, actuators
         #: the last set-points of each body, as -1 ... 1
-        self._last = np.zeros((bodies, len(self._low)))
+        self._last = np.zeros((bodies, actuators.size))
 
     def reset(self, bodies: IndexVector | slice = _ALL) -> None:
         """Forget the last set-points of ``bodies`` at the start of an episode."""
         self._last[bodies] = 0.0
 
-    def setpoints(self, weights: FloatMatrix, readings: FloatMatrix) -> FloatMatrix:
-        """Return the flat set-points of the only body, see :meth:`setpoints_of`."""
-        values: FloatMatrix = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
-        return values
-
-    def setpoints_of(self, weights: FloatMatrix, readings: FloatMatrix, bodies: IndexVector) -> FloatMatrix:
+    def setpoints(self, weights: FloatMatrix, readings: FloatMatrix, bodies: IndexVector) -> FloatMatrix:
         """Return the flat set-points of ``bodies`` (n,), each inside its space: (n, set-points).
 
         ``weights``: (n, weights); ``readings``: (n, readings), flat. Raises :class:`ContractError`
@@ -158,7 +136,7 @@ class Policy(ABC):
         """
         missing = np.isnan(readings)
         if missing.any():
-            sensor = self._sensors[missing.any(axis=0).argmax()]
+            sensor = self._sensors.uids[self._sensors.channel_of(int(missing.any(axis=0).argmax()))]
             raise ContractError(f"a policy needs all readings, but {sensor!r} gave NaN")
         last = self._last[bodies]
         outputs = self.outputs(weights, (readings - self._center) / self._width, last)
@@ -167,12 +145,13 @@ class Policy(ABC):
         last = np.clip(outputs, -1.0, 1.0)
         self._last[bodies] = last
         share = (last + 1.0) / 2.0
-        values = self._low + share * (self._high - self._low)
-        if self._integral.any():
-            parts = np.floor(self._low + share * (self._high - self._low + 1.0))
-            values = np.where(self._integral, parts, values)
+        layout, low, high = self._actuators, self._actuators.low, self._actuators.high
+        values = low + share * (high - low)
+        if layout.any_integral:
+            values = np.where(layout.integral, np.floor(low + share * (high - low + 1.0)), values)
         # rounding must not exceed a bound, nor put a share of 1 into a part after the last one
-        return np.clip(values, self._low, self._high)
+        clipped: FloatMatrix = np.clip(values, low, high)
+        return clipped
 
     @abstractmethod
     def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:
@@ -185,17 +164,11 @@ class Policy(ABC):
 class DensePolicy(Policy):
     """One perceptron from all readings to all set-points."""
 
-    def __init__(
-        self,
-        sensors: Sequence[SensorInformation],
-        actuators: Sequence[ActuatorInformation],
-        options: PolicyOptions,
-        bodies: int = 1,
-    ):
+    def __init__(self, sensors: Layout, actuators: Layout, options: PolicyOptions, bodies: int = 1):
         super().__init__(sensors, actuators, options, bodies)
         if options.context:
             raise ContractError("context: a dense policy has none, because it sees all readings as they are")
-        n, m = len(self._center), len(self._low)
+        n, m = sensors.size, actuators.size
         self._network = Perceptron(n + m * options.feedback, options.hidden, m)
         self.size = self._network.size
         self.signature = _signature("dense", options, inputs=n, outputs=m)
@@ -216,23 +189,12 @@ class SharedPolicy(Policy):
     some devices can therefore act for others, even on another grid.
     """
 
-    def __init__(
-        self,
-        sensors: Sequence[SensorInformation],
-        actuators: Sequence[ActuatorInformation],
-        options: PolicyOptions,
-        bodies: int = 1,
-    ):
+    def __init__(self, sensors: Layout, actuators: Layout, options: PolicyOptions, bodies: int = 1):
         super().__init__(sensors, actuators, options, bodies)
-        uids = [sensor.uid for sensor in sensors]
-        places = _places(sensors)
-        fits = match_channels(options.context, uids, "context", "sensor of the agent")
-        self._context = [
-            np.concatenate([places[uid] for uid in fits[pattern]]) for pattern in options.context
-        ]
-        set_places = _places(actuators)
+        fits = match_channels(options.context, sensors.uids, "context", "sensor of the agent")
+        self._context = [_indices(sensors, fits[pattern]) for pattern in options.context]
         read_by, set_by = _by_device(sensors), _by_device(actuators)
-        incarnation = incarnation_prefix([*uids, *(actuator.uid for actuator in actuators)])
+        incarnation = incarnation_prefix([*sensors.uids, *actuators.uids])
         used = {uid for matching in fits.values() for uid in matching}
         for device, uids_by_quantity in read_by.items():
             for uid in uids_by_quantity.values():
@@ -248,8 +210,8 @@ class SharedPolicy(Policy):
         self._kinds: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Perceptron]] = []
         meaning = {}
         for kind, devices in kinds.items():
-            readings = _table(kind, devices, read_by, places, "sensors")
-            setpoints = _table(kind, devices, set_by, set_places, "actuators")
+            readings = _table(kind, devices, read_by, sensors, "sensors")
+            setpoints = _table(kind, devices, set_by, actuators, "actuators")
             m = setpoints.shape[1]
             inputs = readings.shape[1] + m * options.feedback + len(self._context)
             self._kinds.append((readings, setpoints, Perceptron(inputs, options.hidden, m)))
@@ -295,22 +257,18 @@ def _is_scale(pair: Any) -> bool:
     return all(isinstance(n, int | float) and math.isfinite(n) for n in pair) and pair[1] > 0
 
 
-def _joined(parts: Sequence[FloatMatrix]) -> FloatMatrix:
-    return np.concatenate(parts) if parts else np.empty(0)
+def _indices(layout: Layout, uids: Sequence[str]) -> IndexVector:
+    """Return the indices of the numbers of some channels in the flat vector."""
+    parts = [layout.slices[layout.index[uid]] for uid in uids]
+    return np.array([i for part in parts for i in range(part.start, part.stop)], dtype=np.intp)
 
 
-def _places(channels: Sequence[Channel]) -> dict[str, npt.NDArray[np.intp]]:
-    """Return the indices of each channel's numbers in the flat vector."""
-    ends = np.cumsum([channel.space.size for channel in channels])
-    return {c.uid: np.arange(end - c.space.size, end) for c, end in zip(channels, ends, strict=True)}
-
-
-def _by_device(channels: Sequence[Channel]) -> dict[str, dict[str, str]]:
+def _by_device(layout: Layout) -> dict[str, dict[str, str]]:
     """Group uids as device -> quantity -> uid."""
     devices: dict[str, dict[str, str]] = {}
-    for channel in channels:
-        device, _, quantity = channel.uid.rpartition(".")
-        devices.setdefault(device, {})[quantity] = channel.uid
+    for uid in layout.uids:
+        device, _, quantity = uid.rpartition(".")
+        devices.setdefault(device, {})[quantity] = uid
     return devices
 
 
@@ -318,7 +276,7 @@ def _table(
     kind: str,
     devices: Sequence[str],
     by_device: Mapping[str, Mapping[str, str]],
-    places: Mapping[str, npt.NDArray[np.intp]],
+    layout: Layout,
     what: str,
 ) -> npt.NDArray[np.intp]:
     """Return the indices of all numbers of each device, shape (devices, numbers)."""
@@ -331,6 +289,5 @@ def _table(
                 f"a shared policy needs the same {what} for all devices {kind!r}, but {devices[0]!r} has "
                 f"{', '.join(quantities) or 'none'} and {device!r} has {', '.join(sorted(uids)) or 'none'}"
             )
-        parts: list[Any] = [places[uids[q]] for q in quantities]
-        rows.append(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
-    return np.array(rows, dtype=np.intp)
+        rows.append(_indices(layout, [uids[quantity] for quantity in quantities]))
+    return np.array(rows)

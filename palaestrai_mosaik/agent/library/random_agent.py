@@ -46,7 +46,7 @@ class RandomMuscle(BatchMuscle):
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         assert isinstance(actuators_available, ActuatorSetpoints)
         if self._actions % self.hold == 0:
-            self._drawn = _sampled(actuators_available, self.rng)
+            self._drawn = actuators_available._layout.sample(self.rng)
         self._actions += 1
         actuators_available.vector = self._drawn
         return actuators_available, None
@@ -81,10 +81,7 @@ class _Draws:
         """Return new set-points of ``bodies``: (n, set-points)."""
         layout, block = self._actuators, self._block
         if block is None:
-            offered = [
-                ActuatorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)
-            ]
-            return np.array([_sampled(offered, self.rngs[body]) for body in bodies.tolist()])
+            return np.array([layout.sample(self.rngs[body]) for body in bodies.tolist()])
         used = self._used
         for body in bodies[used[bodies] == _BLOCK].tolist():
             self.rngs[body].random(out=block[body])
@@ -94,11 +91,6 @@ class _Draws:
         for space, part in zip(layout.spaces, layout.slices, strict=True):
             shares[:, part] = _of_shares(space, shares[:, part])
         return shares
-
-
-def _sampled(actuators: Sequence[ActuatorInformation], rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    drawn = [a.space.flatten(a.space.sample(rng)) for a in actuators]
-    return np.concatenate(drawn) if drawn else np.empty(0)
 
 
 def _is_uniform(space: Any) -> bool:

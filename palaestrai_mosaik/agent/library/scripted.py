@@ -7,17 +7,16 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints
+from palaestrai_mosaik.types.vectors import Layout
 
 from .channel_names import without_number
 
@@ -31,7 +30,7 @@ _BODY = "{body}"
 _LISTED = 8
 
 
-class ScriptedMuscle(BatchMuscle):
+class ScriptedMuscle(ArrayMuscle):
     """Plays the set-points of a CSV ``file`` from the start of each episode.
 
     The first column is ``step`` (number of the action in the episode, from 0) or ``time``;
@@ -87,24 +86,13 @@ class ScriptedMuscle(BatchMuscle):
     def reset_bodies(self, bodies: IndexVector) -> None:
         self._actions[bodies] = 0
 
-    def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        assert isinstance(actuators_available, ActuatorSetpoints)
-        actuators_available.vector = self._rows_of(actuators_available, np.zeros(1, dtype=np.intp))[0]
-        return actuators_available, None
-
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
+        if self._table is None:
+            self._table = self._arranged(batch.actuators)
         if len(self._actions) != len(self.rngs):
             self._actions = np.zeros(len(self.rngs), dtype=np.int64)
-        return self._rows_of(batch.offered()[1] if self._table is None else (), batch.bodies), None
-
-    def _rows_of(self, actuators: Sequence[ActuatorInformation], bodies: IndexVector) -> FloatMatrix:
-        """Return the script's set-points for the next action of each body: (n, set-points)."""
-        if self._table is None:
-            self._table = self._arranged(actuators)
-        actions, last = self._actions[bodies], int(self._begins[-1])
-        self._actions[bodies] += 1
+        actions, last = self._actions[batch.bodies], int(self._begins[-1])
+        self._actions[batch.bodies] += 1
         if self.at_end == "error" and actions.max() > last:
             raise ContractError(
                 f"{self.file}: the script of {self.uid!r} ends with action {last} of an episode, but there is "
@@ -113,29 +101,25 @@ class ScriptedMuscle(BatchMuscle):
         if self.at_end == "repeat":
             actions %= last + 1
         # index 0 sets nothing, for actions before the first row
-        return self._table[np.searchsorted(self._begins, actions, side="right")]
+        return self._table[np.searchsorted(self._begins, actions, side="right")], None
 
-    def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatMatrix:
+    def _arranged(self, actuators: Layout) -> FloatMatrix:
         """Return the set-points in the order of the actuators, shape (1 + rows, actuators).
 
         The first row sets nothing.
         """
-        uids = [actuator.uid for actuator in actuators]
+        uids, spaces = actuators.uids, actuators.spaces
         columns = self._columns_of(uids)
-        for actuator in actuators:
-            if actuator.uid not in columns:
-                raise ContractError(f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column")
-            if actuator.space.size != 1:
-                raise ContractError(
-                    f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
-                )
+        for uid, space in zip(uids, spaces, strict=True):
+            if uid not in columns:
+                raise ContractError(f"{self.file}: actuator {uid!r} of {self.uid!r} has no column")
+            if space.size != 1:
+                raise ContractError(f"{self.file}: actuator {uid!r} takes several numbers: {space}")
         table = self._rows[:, [columns[uid] for uid in uids]]
         for line, row in zip(self._lines, table, strict=True):
-            for actuator, value in zip(actuators, row, strict=True):
-                if not math.isnan(value) and not actuator.space.contains(value):
-                    raise ContractError(
-                        f"{self.file}:{line}: {value:g} for {actuator.uid!r} is not in {actuator.space}"
-                    )
+            for uid, space, value in zip(uids, spaces, row, strict=True):
+                if not math.isnan(value) and not space.contains(value):
+                    raise ContractError(f"{self.file}:{line}: {value:g} for {uid!r} is not in {space}")
         return np.concatenate([np.full((1, table.shape[1]), np.nan), table])
 
     def _columns_of(self, uids: Sequence[str]) -> dict[str, int]:

@@ -21,11 +21,10 @@ import numpy as np
 
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, did_you_mean
-from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
 from .policies import POLICIES, Policy, PolicyOptions, Scaling
 
@@ -52,7 +51,7 @@ class Candidate:
     drawn_from: SearchDistribution
 
 
-class SearchMuscle(BatchMuscle):
+class SearchMuscle(ArrayMuscle):
     """Acts with one candidate for a whole episode; in test mode, with the mean of the search.
 
     Args:
@@ -115,36 +114,18 @@ class SearchMuscle(BatchMuscle):
         if self._policy is not None:
             self._policy.reset(bodies)
 
-    def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        assert isinstance(sensors, SensorReadings) and isinstance(actuators_available, ActuatorSetpoints)
-        policy = self._policy
-        if policy is None:
-            policy = self._prepare(sensors, actuators_available, 1)
-        if self._missing:
-            self._draw(policy, 0, self.rng)
-        actuators_available.vector = policy.setpoints(self._weights[0], sensors.vector)
-        return actuators_available, self._candidates[0]
-
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, list[Candidate | None]]:
         policy, bodies = self._policy, batch.bodies
         if policy is None:
-            policy = self._prepare(*batch.offered(), len(self.rngs))
+            policy = self._policy = self._make(batch.sensors, batch.actuators, self._options, len(self.rngs))
+            self._weights = np.empty((len(self.rngs), policy.size))
+            self._candidates = [None] * len(self.rngs)
+            self._missing = set(range(len(self.rngs)))
         if self._missing:
             for body in sorted(self._missing.intersection(bodies.tolist())):
                 self._draw(policy, body, self.rngs[body])
-        setpoints = policy.setpoints_of(self._weights[bodies], batch.observations, bodies)
+        setpoints = policy.setpoints(self._weights[bodies], batch.observations, bodies)
         return setpoints, [self._candidates[body] for body in bodies.tolist()]
-
-    def _prepare(
-        self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation], bodies: int
-    ) -> Policy:
-        policy = self._policy = self._make(sensors, actuators, self._options, bodies)
-        self._weights = np.empty((bodies, policy.size))
-        self._candidates = [None] * bodies
-        self._missing = set(range(bodies))
-        return policy
 
     def _draw(self, policy: Policy, body: int, rng: np.random.Generator) -> None:
         """Draw a candidate for the episode of ``body``."""
@@ -176,7 +157,6 @@ class SearchBrain(Brain):
     #: the names of the learner and of its muscles in errors
     method = "the search"
     _needs = "SearchMuscle"
-    _population: int
 
     def __init__(self, population: int):
         self._population = population

@@ -10,57 +10,36 @@ infeed, which raises the voltage). In a document, two patterns select them::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ContractError
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
-
-#: index of the only body
-_FIRST = np.zeros(1, dtype=np.intp)
+from palaestrai_mosaik.types.vectors import Layout
 
 
-class InverterMuscle(BatchMuscle):
+class InverterMuscle(ArrayMuscle):
     """Base of muscles that map voltages to reactive powers, for one or many bodies."""
 
     _ratings: FloatVector | None = None
 
-    def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        assert isinstance(sensors, SensorReadings) and isinstance(actuators_available, ActuatorSetpoints)
-        if self._ratings is None:
-            self._ratings = self._begin(sensors, actuators_available, 1)
-        actuators_available.vector = self.reactive_powers(sensors.vector[np.newaxis], self._ratings, _FIRST)[
-            0
-        ]
-        return actuators_available, None
-
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
         if self._ratings is None:
-            self._ratings = self._begin(*batch.offered(), len(self.rngs))
+            self._ratings = self._begin(batch.sensors, batch.actuators)
         return self.reactive_powers(batch.observations, self._ratings, batch.bodies), None
 
-    def _begin(
-        self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation], bodies: int
-    ) -> FloatVector:
-        if len(sensors) != len(actuators):
+    def _begin(self, sensors: Layout, actuators: Layout) -> FloatVector:
+        if len(sensors.uids) != len(actuators.uids):
             raise ContractError(
-                f"{type(self).__name__} {self.uid!r} pairs voltages with inverters, but has {len(sensors)} "
-                f"sensors and {len(actuators)} actuators"
+                f"{type(self).__name__} {self.uid!r} pairs voltages with inverters, but has {len(sensors.uids)} "
+                f"sensors and {len(actuators.uids)} actuators"
             )
-        ratings = np.concatenate([a.space.flat_high for a in actuators])
-        if not np.isfinite(ratings).all():
+        if not np.isfinite(actuators.high).all():
             raise ContractError(f"{type(self).__name__} {self.uid!r} needs actuators with finite limits")
         #: state of each body: its last reactive powers (Mvar), and its number of actions
-        self._q = np.zeros((bodies, len(ratings)))
-        self._actions = np.zeros(bodies, dtype=np.int64)
-        return ratings
+        self._q = np.zeros((len(self.rngs), actuators.size))
+        self._actions = np.zeros(len(self.rngs), dtype=np.int64)
+        return actuators.high
 
     def reset(self) -> None:
         if self._ratings is not None:

@@ -580,21 +580,21 @@ class RecordedRows:
         self._also = also
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
-        """See :class:`~palaestrai_mosaik.runner.worker.Recording`."""
+        """Return the table for an agent's next rows."""
         table = self.tables[name]
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.agent(name, evaluation, group)
         return table
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
-        """See :class:`~palaestrai_mosaik.runner.worker.Recording`."""
+        """Return the table for the next states."""
         table = self.environment_table
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.environment(uid, evaluation)
         return table
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
-        """Return the store's stream of frames. Scenarios request none from their own environments."""
+        """Return the store's stream of frames. A scenario's environment has none."""
         assert self._also is not None
         return self._also.frames(uid, evaluation)
 

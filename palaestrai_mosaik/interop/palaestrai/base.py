@@ -52,12 +52,28 @@ class Adapted:
     wrapped_class: ClassVar[type]
     part: Any
     generators: GlobalGenerators
+    _mode: Mode = Mode.TRAIN
 
     def __init__(self, **params: Any):
         self.params = params
 
+    @property
+    def mode(self) -> Mode:
+        """The mode: the part explores and learns in train mode only."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if hasattr(self, "part"):
+            self._switch(their_mode(mode))
+
+    def _switch(self, mode: Any) -> None:
+        """Set palaestrAI's mode of the part."""
+        self.part._mode = mode
+
     def _make(self, seed: int) -> None:
-        """Create the part, with global generators seeded from ``seed``."""
+        """Create the part from a copy of the params, with global generators seeded from ``seed``."""
         self.generators = GlobalGenerators(seed)
         with self.generators:
             self.part = self.wrapped_class(**deepcopy(self.params))

@@ -12,15 +12,14 @@ from typing import Any, BinaryIO, cast
 
 import palaestrai.agent
 
-from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, is_update
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Muscle, is_update
 from palaestrai_mosaik.agent.dumper import DamagedBrainDump
 from palaestrai_mosaik.core.errors import BrainDumpError
 from palaestrai_mosaik.simulation.connections import Channels
-from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
 from .base import Adapted, MuscleData, numeric_statistics, their_mode
-from .filter import AdaptedFilter, post_processed, pre_processed
+from .filter import AdaptedFilter
 from .lazy_memory import LazyMemory
 from .memory import BrainMemory
 from .translate import PalaestraiChannels
@@ -38,7 +37,6 @@ class AdaptedBrain(Adapted, Brain):
     raised, not ignored.
     """
 
-    _mode: Mode = Mode.TRAIN
     _loads: bool = False
     _place: tuple[str, str, int] = ("", "", 0)
     _evaluations: int = 0
@@ -67,16 +65,8 @@ class AdaptedBrain(Adapted, Brain):
         sensors = Layout.of(body.sensors)
         return BrainMemory(channels, self._their_memory, sensors)
 
-    @property
-    def mode(self) -> Mode:
-        """The mode: the brain learns in train mode only."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._mode = mode
-        if hasattr(self, "part"):
-            self.part.mode = their_mode(mode)
+    def _switch(self, mode: Any) -> None:
+        self.part.mode = mode
 
     def setup(self) -> None:
         run, _, phase = self._place
@@ -85,12 +75,12 @@ class AdaptedBrain(Adapted, Brain):
         if part._memory.size_limit != palaestrai.agent.Memory().size_limit:
             memory.size_limit = part._memory.size_limit
         part._seed, part._name, part._memory = self.seed, self.name, memory
-        part.mode = their_mode(self._mode)
+        self._switch(their_mode(self._mode))
         sensors = Layout([s.uid for s in self.sensors], [s.space.bound(self.rng) for s in self.sensors])
         actuators = Layout([a.uid for a in self.actuators], [a.space.bound(self.rng) for a in self.actuators])
         part.sensors = PalaestraiChannels(sensors, palaestrai.agent.SensorInformation).empty()
         part.actuators = PalaestraiChannels(actuators, palaestrai.agent.ActuatorInformation).empty()
-        self._dumper = PalaestraiDumper(self._ours, self.name, run, phase)
+        self._dumper = PalaestraiDumper(self, self.name, run, phase)
         part._dumpers = [self._dumper]
         if self._loads and type(self).load is not Brain.load:
             self._load()
@@ -123,12 +113,14 @@ class AdaptedBrain(Adapted, Brain):
         if not cast(BrainMemory, self.memory_of(muscle_id)).has_objective:
             return None
         data = data_from_muscle.data if isinstance(data_from_muscle, MuscleData) else data_from_muscle
-        if self.filters:
-            muscle_id, data = pre_processed(self.filters, muscle_id, data)
+        for item in self.filters:
+            with item.generators:
+                muscle_id, data = item.part.brain_pre_process(muscle_id, data)
         with self._thoughts():
             update = self.part.thinking(muscle_id, data)
-        if self.filters:
-            update = post_processed(self.filters, update)
+        for item in reversed(self.filters):
+            with item.generators:
+                update = item.part.brain_post_process(update)
         return update
 
     def pretrain(self) -> None:
@@ -154,10 +146,6 @@ class AdaptedBrain(Adapted, Brain):
                 self.part.store()
             elif wrapped.store_model is not _BASE.store_model:
                 store_files(self.part.store_model, self._dumpers)
-
-    def _ours(self) -> Sequence[BrainDumper]:
-        """Return the current dumpers."""
-        return self._dumpers
 
     def _load(self) -> None:
         wrapped: Any = self.wrapped_class
@@ -189,25 +177,25 @@ FILES = "files"
 
 
 class PalaestraiDumper(palaestrai.agent.BrainDumper):
-    """A palaestrAI dumper that delegates to the dumpers returned by ``ours``.
+    """A palaestrAI dumper that delegates to the dumpers of ``owner``.
 
     palaestrAI's functions catch a dumper's errors and continue without a brain. This class records the errors, and
     :meth:`check_saved` and :meth:`loading` raise them.
     """
 
-    def __init__(self, ours: Callable[[], Sequence[BrainDumper]], agent: str, run: str = "", phase: int = 0):
+    def __init__(self, owner: Brain | Muscle, agent: str, run: str = "", phase: int = 0):
         location = palaestrai.agent.BrainLocation(
             agent_name=agent, experiment_run_uid=run, experiment_run_phase=phase, repeat=1
         )
         super().__init__(dump_to=location, load_from=location)
-        self._ours = ours
+        self._owner = owner
         self._failures: list[Exception] = []
         self._found = False
 
     def save(self, brain_state: BinaryIO, tag: str | None = None) -> None:
         """Save with all dumpers."""
         try:
-            BrainDumper.store_brain_dump(brain_state, self._ours(), tag or "")
+            BrainDumper.store_brain_dump(brain_state, self._owner._dumpers, tag or "")
         except Exception as error:
             self._failures.append(error)
             raise
@@ -215,7 +203,7 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
     def load(self, tag: str | None = None) -> BinaryIO:
         """Return the dump of the first dumper that has one."""
         try:
-            dump = BrainDumper.load_brain_dump(self._ours(), tag or "")
+            dump = BrainDumper.load_brain_dump(self._owner._dumpers, tag or "")
         except BrainDumpError as error:
             self._failures.append(error)
             raise

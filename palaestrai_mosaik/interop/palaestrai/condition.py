@@ -74,7 +74,7 @@ class AdaptedCondition(TerminationCondition):
     @property
     def brain(self) -> bool:
         """Whether the condition could end an episode."""
-        return not self.of_run and (self._has("brain_flow_control") or self._has("check_termination"))
+        return not self.of_run and self._of_episodes
 
     def can_end_phase(self, episodes: int | None) -> bool:
         return self._has("phase_flow_control")
@@ -82,12 +82,12 @@ class AdaptedCondition(TerminationCondition):
     def _has(self, hook: str) -> bool:
         return getattr(self.wrapped_class, hook) is not getattr(Theirs, hook)
 
+    @property
+    def _of_episodes(self) -> bool:
+        return self._has("brain_flow_control") or self._has("check_termination")
+
     def _hooks(self) -> list[str]:
-        of_episodes = (
-            ["episode_flow_control"]
-            if self._has("brain_flow_control") or self._has("check_termination")
-            else []
-        )
+        of_episodes = ["episode_flow_control"] if self._of_episodes else []
         return of_episodes + [hook for hook in HOOKS[1:] if self._has(hook)]
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:

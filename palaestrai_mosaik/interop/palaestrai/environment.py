@@ -33,7 +33,7 @@ from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, Sens
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout, initial_values
 
-from .base import GlobalGenerators
+from .base import Adapted, GlobalGenerators
 from .translate import (
     PalaestraiChannels,
     checked,
@@ -222,7 +222,7 @@ class AdaptedEnvironment(Environment):
             for actuator in actuators:
                 actuator.uid = actuator.uid.removeprefix(f"{self.uid}.")
             self._lay_out(sensors, actuators)
-            state = self._update(probe, self._drawn(actuators))
+            state = self._update(probe, self._actuators.sample(seeding.generator(_PROBE_SEED, "set-points")))
         except Exception as error:
             error.add_note(f"raised when environment {self.uid!r} was looked at, with its first step")
             raise
@@ -320,12 +320,6 @@ class AdaptedEnvironment(Environment):
         self._actuators = Layout.of(actuators)
         self._channels = PalaestraiChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
 
-    def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:
-        """Sample set-points from the actuators' spaces, with a fixed seed."""
-        rng = seeding.generator(_PROBE_SEED, "set-points")
-        drawn = [actuator.space.flatten(actuator.space.sample(rng)) for actuator in actuators]
-        return np.concatenate(drawn) if drawn else np.empty(0)
-
     def _update(self, part: Any, setpoints: FloatVector) -> Any:
         """Step ``part`` without the actuators that are not set; return palaestrAI's state."""
         infos = self._channels(setpoints)
@@ -364,21 +358,17 @@ def _formed(result: Any, expected: type, source: str, parts: tuple[str, ...]) ->
     return result
 
 
-class AdaptedReward(Reward):
+class AdaptedReward(Adapted, Reward):
     """Runs a palaestrAI reward; subclasses have its class in :attr:`wrapped_class`.
 
     A palaestrAI environment gets the reward object and calls it itself. For any other environment, the reward is called
     with palaestrAI's state, and its global generators are reseeded for every episode.
     """
 
-    wrapped_class: ClassVar[type]
-
     def __init__(self, **params: Any):
-        self.params = params
+        super().__init__(**params)
         self._environment: World | None = None
-        self._generators = GlobalGenerators(0)
-        #: an object of palaestrAI's class
-        self.part = self.make()
+        self._make(0)
         self._channels: dict[Layout, PalaestraiChannels] = {}
 
     def _join(self, environment: World) -> None:
@@ -387,7 +377,7 @@ class AdaptedReward(Reward):
 
     def make(self) -> Any:
         """Create an object of palaestrAI's class."""
-        with self._generators:
+        with self.generators:
             return self.wrapped_class(**deepcopy(self.params))
 
     def ask(self, *what: Any) -> list[Any]:
@@ -395,8 +385,8 @@ class AdaptedReward(Reward):
         # the environment has no generator during setup
         rng = getattr(self._environment, "rng", None)
         if rng is not None:
-            self._generators.renew(rng, "reward")
-        with self._generators:
+            self.generators.renew(rng, "reward")
+        with self.generators:
             result = self.part(*what)
         is_single = isinstance(result, palaestrai.agent.RewardInformation)
         return checked(
@@ -486,20 +476,16 @@ def reward_values(infos: Sequence[Any], names: Sequence[str], what: str) -> Floa
     return vector
 
 
-class AdaptedStateTransformer(EnvironmentStateTransformer):
+class AdaptedStateTransformer(Adapted, EnvironmentStateTransformer):
     """Runs a palaestrAI state transformer; subclasses have its class in :attr:`wrapped_class`.
 
     As documented by palaestrAI, it changes the stored world state and readings. (In palaestrAI's implementation, agents
     also get its readings and rewards.) Its global generators are reseeded for every episode.
     """
 
-    wrapped_class: ClassVar[type]
-
     def __init__(self, **params: Any):
-        self._generators = GlobalGenerators(0)
-        with self._generators:
-            #: an object of palaestrAI's class
-            self.part = self.wrapped_class(**params)
+        super().__init__(**params)
+        self._make(0)
 
     def _join(self, environment: World) -> None:
         """Store the environment, which has the generator of the episode."""
@@ -515,8 +501,8 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
         state.sensor_information = [_twin(info) for info in state.sensor_information]
         state.rewards = [_twin(info) for info in state.rewards]
         state.world_state = deepcopy(state.world_state)
-        self._generators.renew(self._environment.rng, "state_transformer")
-        with self._generators:
+        self.generators.renew(self._environment.rng, "state_transformer")
+        with self.generators:
             result = self.part(state)
         return replace(
             environment_state,

@@ -12,7 +12,6 @@ import palaestrai.agent
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.filter import Filter
-from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
@@ -70,18 +69,8 @@ class AdaptedFilter(Adapted, Filter):
         self._make(self._seed)
         self._set_up(self._stand_in if muscle is brain is None else muscle, brain)
 
-    @property
-    def mode(self) -> Mode:
-        """The mode: filters learn in train mode only."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._mode = mode
-        if hasattr(self, "_stand_in"):
-            self._stand_in.mode = their_mode(mode)
-
-    _mode: Mode = Mode.TRAIN
+    def _switch(self, mode: Any) -> None:
+        self._stand_in.mode = mode
 
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
         with self.generators:
@@ -119,19 +108,3 @@ class AdaptedFilter(Adapted, Filter):
 
 def _layout(infos: Sequence[Any]) -> Layout:
     return Layout([str(info.uid) for info in infos], [our_space(info.space) for info in infos])
-
-
-def pre_processed(filters: Sequence[AdaptedFilter], muscle: str, data: Any) -> tuple[str, Any]:
-    """Apply ``brain_pre_process`` of all filters to a muscle's id and data, for a palaestrAI brain."""
-    for item in filters:
-        with item.generators:
-            muscle, data = item.part.brain_pre_process(muscle, data)
-    return muscle, data
-
-
-def post_processed(filters: Sequence[AdaptedFilter], update: Any) -> Any:
-    """Apply ``brain_post_process`` of all filters, in reverse order, to a palaestrAI brain's update."""
-    for item in reversed(filters):
-        with item.generators:
-            update = item.part.brain_post_process(update)
-    return update

@@ -49,7 +49,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
 from palaestrai_mosaik.types.arrays import Array, FloatVector
-from palaestrai_mosaik.types.vectors import Layout
+from palaestrai_mosaik.types.vectors import Layout, SensorReadings
 
 #: alternative keys of uid, space and value in dictionaries of sensors and actuators
 _SENSOR_KEYS = (("uid", "sensor_id"), ("space", "observation_space"), ("value", "sensor_value"))
@@ -421,13 +421,8 @@ class MosaikEnvironment(CoSimulation):
         return EnvironmentState(readings, rewards, terminated, truncated)
 
     def _classified(self, readings: FloatVector) -> tuple[bool, bool]:
-        layout = self.layouts[0]
-        sensors = [
-            SensorInformation(_value(space, readings[part]), space, uid)
-            for uid, space, part in zip(layout.uids, layout.spaces, layout.slices, strict=True)
-        ]
         assert self._terminal is not None
-        terminated, truncated = self._terminal(sensors)
+        terminated, truncated = self._terminal(list(SensorReadings(self.layouts[0], readings)))
         terminated = bool(terminated)
         # the episode has ended, so at least one flag is set
         return terminated, not terminated if truncated is None else bool(truncated) or not terminated
@@ -500,12 +495,6 @@ def _ends(uid: str) -> tuple[str, str]:
     """Split a uid into mosaik's full id of the entity, and the attribute."""
     entity, _, attribute = uid.rpartition(".")
     return entity, attribute
-
-
-def _value(space: Space, reading: FloatVector) -> Any:
-    """Return the value of a reading, or ``None`` if an integer is missing, because integers have no NaN."""
-    missing = space.flat_integral.any() and np.isnan(reading).any()
-    return None if missing else space.unflatten(reading)
 
 
 def _plausible(sensor: SensorInformation) -> Any:

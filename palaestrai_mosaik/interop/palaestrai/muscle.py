@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import palaestrai.agent
 
-from palaestrai_mosaik.agent import BrainDumper, Memory, Muscle, Objective
+from palaestrai_mosaik.agent import Memory, Muscle, Objective
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.body import MUSCLE_MEMORY
 from palaestrai_mosaik.simulation.connections import Channels
@@ -43,7 +43,6 @@ class AdaptedMuscle(Adapted, Muscle):
     taught: bool = False
     #: the palaestrAI filters between the muscle and its environments
     filters: Sequence[AdaptedFilter] = ()
-    _mode: Mode = Mode.TRAIN
     _seen: Layout | None = None
     _offered: Layout | None = None
 
@@ -67,17 +66,6 @@ class AdaptedMuscle(Adapted, Muscle):
         return rollout_memory(channels, self.uid)
 
     @property
-    def mode(self) -> Mode:
-        """The mode: the muscle explores in train mode only."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._mode = mode
-        if hasattr(self, "part"):
-            self.part._mode = their_mode(mode)
-
-    @property
     def rng(self) -> np.random.Generator:
         """The generator of the episode; the spaces of sensors and actuators sample from it."""
         return self._rng
@@ -91,9 +79,10 @@ class AdaptedMuscle(Adapted, Muscle):
     def setup(self) -> None:
         self._make(self.seed)
         part = self.part
-        part._uid, part._mode = self.agent, their_mode(self._mode)
+        part._uid = self.agent
+        self._switch(their_mode(self._mode))
         part._memory = cast(RolloutMemory, self._memory).mirror
-        self._dumper = PalaestraiDumper(self._ours, self.agent)
+        self._dumper = PalaestraiDumper(self, self.agent)
         part._model_loaders = [self._dumper] if self.loads else []
         if self.loads and self._mode is Mode.TEST:
             with self._dumper.loading(required=not self.taught), self.generators:
@@ -148,10 +137,6 @@ class AdaptedMuscle(Adapted, Muscle):
     def teardown(self) -> None:
         with self.generators:
             self.part.teardown()
-
-    def _ours(self) -> Sequence[BrainDumper]:
-        """Return the current dumpers."""
-        return self._dumpers
 
     def _report(self) -> None:
         if self.part._statistics:

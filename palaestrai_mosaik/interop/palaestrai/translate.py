@@ -127,18 +127,15 @@ class PalaestraiChannels:
             vars(self._make(None, their_space(space), uid))
             for space, uid in zip(layout.spaces, layout.uids, strict=True)
         ]
-        plain = all(space.size == 1 and not isinstance(space, Tuple) for space in layout.spaces)
+        types = [space.dtype.type for space in layout.spaces if space.dtype is not None and space.size == 1]
         #: NumPy's type of each channel if all are single numbers, of any shape; otherwise empty
-        self.kinds = [_number_type(space) for space in layout.spaces] if plain else []
+        self.kinds = types if len(types) == len(layout.spaces) else []
 
     def __call__(self, vector: FloatVector) -> list[Any]:
         """Return the objects with the values of ``vector``."""
-        new, make, infos = object.__new__, self._make, []
-        for fields, value in zip(self._fresh, self.values(vector), strict=True):
-            info = new(make)
-            info.__dict__.update(fields)
+        infos = self.empty()
+        for info, value in zip(infos, self.values(vector), strict=True):
             info._value = value
-            infos.append(info)
         return infos
 
     def empty(self) -> list[Any]:
@@ -254,11 +251,6 @@ def _their_space(space: Space) -> Any:
     if isinstance(space, Tuple):
         return types.Tuple([_their_space(part) for part in space.spaces])
     raise SpaceError(f"palaestrAI has no space like {space}")
-
-
-def _number_type(space: Space) -> type:
-    assert space.dtype is not None
-    return space.dtype.type
 
 
 def _drawing_from(space: Any, rng: np.random.Generator) -> Any:

@@ -193,7 +193,9 @@ class Driver:
             self.episode += 1
         else:
             self.seed, self.episode = seed, 0
-            self._forget()
+            for body in self.worker.bodies:
+                if body.memory is not None:
+                    body.memory.clear()
         self._turns = self.worker.turns(EpisodeTask(self.episode, seed=self.seed), self._loop)
         self.advance()
 
@@ -225,11 +227,6 @@ class Driver:
         if turns is not None:
             # a generator
             turns.close()  # type: ignore[attr-defined]
-
-    def _forget(self) -> None:
-        for body in self.worker.bodies:
-            if body.memory is not None:
-                body.memory.clear()
 
     def close(self) -> None:
         """Release everything, once; do nothing in a forked process."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
 
-from palaestrai_mosaik.core.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.importing import needed
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.experiment import AnyDocument, as_document
@@ -20,7 +20,7 @@ from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types import Discrete
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .driver import OBJECTIVE, Options, Player, Session, Turn, add_info, check_copy, check_options
+from .driver import OBJECTIVE, Options, Player, Session, Turn, add_info, check_copy, check_options, choose
 from .spaces import ChannelSpace
 
 try:
@@ -166,11 +166,7 @@ class RunGame:
         self.session.close()
 
     def _find(self, agent: str) -> ControlledAgent:
-        if agent not in self._controlled:
-            raise ContractError(
-                f"there is no agent {agent!r}{did_you_mean(str(agent), self._controlled)}; there is {', '.join(self._controlled)}"
-            )
-        return self._controlled[agent]
+        return self._controlled[choose(self.possible_agents, agent, "agent")]
 
     def _begin(self, seed: int | None) -> Turn:
         turn = self.session.reset(seed)
@@ -236,8 +232,7 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
     """The caller's agents act simultaneously.
 
     All remaining agents give an action in each step. If environments have different step sizes, an
-    agent without new readings does not act: its action has no effect then, and ``acts`` in its info
-    is false (it tells if the *next* action has an effect).
+    agent without new readings does not act: its next action has no effect, and ``acts`` in its info is false.
     """
 
     def __init__(self, document: AnyDocument, **options: Any):

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from palaestrai_mosaik.core.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
-from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
+from palaestrai_mosaik.types.arrays import FloatArray, FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 
@@ -33,9 +33,9 @@ def gymnasium_space(space: Space) -> spaces.Space[Any]:
 class ChannelSpace:
     """Converts between the flat vector of some channels and values of one Gymnasium space.
 
-    Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` if all channels are of
-    these kinds (for one ``Discrete``; otherwise; for ``MultiBinary`` only), else a ``Box`` of shape (numbers,) in
-    the document's order. Not flat, it is a ``Dict`` of the channels by their full ids.
+    If flat, :attr:`space` is a ``Discrete`` for a single ``Discrete`` channel, a ``MultiBinary`` if all channels
+    are ``MultiBinary``, a ``MultiDiscrete`` if all have finitely many values, and otherwise a ``Box`` of shape
+    (numbers,), in the document's order. If not flat, it is a ``Dict`` of the channels by their full ids.
 
     Args:
         layout: the channels, in order.
@@ -56,7 +56,12 @@ class ChannelSpace:
         self.flatten = flatten
         #: offset from a flat integer vector to the document's values
         self._start: FloatVector | float = 0.0
-        self.space = self._flat_space(dtype) if flatten else self._dict()
+        entries = zip(layout.uids, layout.spaces, strict=True)
+        self.space: spaces.Space[Any] = (
+            self._flat_space(dtype)
+            if flatten
+            else spaces.Dict({uid: gymnasium_space(space) for uid, space in entries})
+        )
         self._shape = self.space.shape
         self._dtype = self.space.dtype
         self._single = isinstance(self.space, spaces.Discrete)
@@ -67,11 +72,7 @@ class ChannelSpace:
     def value(self, vector: FloatVector) -> Any:
         """Convert the flat ``vector`` (numbers,) to a new value, which the caller may modify."""
         if self.flatten:
-            if self._single:
-                return np.int64(vector[0])
-            if self._dtype == vector.dtype:
-                return vector.copy()
-            return (vector - self._start).astype(self._dtype)
+            return np.int64(vector[0]) if self._single else self.values(vector)
         layout = self.layout
         return {
             uid: _shaped(space, vector[part])
@@ -103,11 +104,11 @@ class ChannelSpace:
             self.check(vector)
         return self._rounded_back(vector)
 
-    def values(self, matrix: FloatMatrix) -> Any:
+    def values(self, vectors: FloatArray) -> Any:
         """Convert flat vectors (n, numbers) to a new batch of flat values, which the caller may modify."""
         if self._single:
-            return matrix[:, 0].astype(np.int64)
-        return matrix.copy() if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
+            return vectors[..., 0].astype(np.int64)
+        return vectors.copy() if self._dtype == vectors.dtype else (vectors - self._start).astype(self._dtype)
 
     def vectors(self, values: Any, shape: tuple[int, ...]) -> FloatMatrix:
         """Convert a batch of flat values with this ``shape`` to flat vectors (n, numbers), without checks."""
@@ -170,10 +171,6 @@ class ChannelSpace:
             except ValueError as error:
                 raise ActionError(f"{self.kind} {uid!r}: {error}") from error
         return vector
-
-    def _dict(self) -> spaces.Dict:
-        layout = self.layout
-        return spaces.Dict({u: gymnasium_space(s) for u, s in zip(layout.uids, layout.spaces, strict=True)})
 
     def _flat_space(self, dtype: npt.DTypeLike | None) -> spaces.Space[Any]:
         layout = self.layout

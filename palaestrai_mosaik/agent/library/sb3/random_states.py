@@ -65,12 +65,6 @@ class PrivateRandomness:
                 self.cuda_state = torch.cuda.get_rng_state(self.device)
                 torch.cuda.set_rng_state(cuda_outside, self.device)
 
-    def rewind(self) -> None:
-        """Reset torch to this state's value at the start of the context."""
-        torch.default_generator.set_state(self.torch.get_state())
-        if self.cuda_state is not None:
-            torch.cuda.set_rng_state(self.cuda_state, self.device)
-
     @contextmanager
     def for_all(self) -> Iterator[None]:
         """Make torch and the functions of ``numpy.random`` draw from these states.

@@ -126,8 +126,8 @@ def make_recipe(
         raise ContractError(
             f"policy must be 'MlpPolicy', not {policy!r}: observations are vectors, not images or mappings"
         )
-    if total_timesteps is not None and (not isinstance(total_timesteps, int) or total_timesteps < 1):
-        raise ContractError(f"total_timesteps must be a whole number of at least 1, not {total_timesteps!r}")
+    if total_timesteps is not None:
+        check_whole("total_timesteps", total_timesteps, 1)
     values = _with_defaults(algorithm, hyperparameters)
     check_numbers(hyperparameters)
     epsilon = _exploration_rates(values)

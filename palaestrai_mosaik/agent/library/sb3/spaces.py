@@ -80,12 +80,7 @@ class ActionSpace:
         """Whether actions are real numbers."""
         return isinstance(self.space, gym.Box)
 
-    def setpoints(self, action: npt.NDArray[Any]) -> FloatVector:
-        """Return the set-points of one action of the learner."""
-        vector: FloatVector = self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
-        return vector
-
-    def setpoints_of(self, actions: npt.NDArray[Any]) -> FloatMatrix:
+    def setpoints(self, actions: npt.NDArray[Any]) -> FloatMatrix:
         """Return the set-points of ``n`` actions: (n, set-points)."""
         flat = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
         # float32 may round a bound outwards

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,17 @@ TABLES = {
     "Storage": "storage",
     "Gen": "gen",
 }
-#: table -> attributes, and their indices among the powers of the solver
-_POWERS = {
-    "load": (("p_mw", 0), ("q_mvar", 1)),
-    "sgen": (("p_mw", 2), ("q_mvar", 3)),
-    "storage": (("p_mw", 4),),
-    "gen": (("p_mw", 5),),
-}
+#: table and attribute of each vector of powers, in the order of the solver
+_POWERS = (
+    ("load", "p_mw"),
+    ("load", "q_mvar"),
+    ("sgen", "p_mw"),
+    ("sgen", "q_mvar"),
+    ("storage", "p_mw"),
+    ("gen", "p_mw"),
+)
+#: tables with elements at one bus
+_AT_BUS = ("load", "sgen", "storage", "gen", "ext_grid")
 #: table -> attribute that can be set, and its name in the power grid
 _SETTINGS = {
     "line": ("in_service", "line_in_service"),
@@ -104,24 +107,17 @@ class PowerFlow(TimeBased):
         # results before the first step: those of the powers in the net itself
         power_grid = PowerGrid(flow, flow.solve_own(), "fail" if on_divergence == "fail" else "terminate")
         self._grid = power_grid
-        self._powers = [
-            (table[column] * table["scaling"]).to_numpy(dtype=float)
-            for table, column in (
-                (net.load, "p_mw"),
-                (net.load, "q_mvar"),
-                (net.sgen, "p_mw"),
-                (net.sgen, "q_mvar"),
-                (net.storage, "p_mw"),
-                (net.gen, "p_mw"),
-            )
-        ]
+        self._powers = {
+            (table, column): (net[table][column] * net[table]["scaling"]).to_numpy(dtype=float)
+            for table, column in _POWERS
+        }
         children = []
         for kind, table in TABLES.items():
             for row, index in enumerate(net[table].index):
                 eid = f"{table}-{index}"
                 self._places[eid] = table, row
                 children.append({"eid": eid, "type": kind, "extra_info": _info(net, table, index)})
-                if table in (*_POWERS, "ext_grid"):
+                if table in _AT_BUS:
                     children[-1]["rel"] = [f"bus-{net[table].at[index, 'bus']}"]
         self._publish(power_grid)
         return [{"eid": "Grid", "type": model, "children": children}]
@@ -140,33 +136,21 @@ class PowerFlow(TimeBased):
         settings: dict[str, Any] = {}
         for eid, attributes in inputs.items():
             table, row = self._places[eid]
-            for name, which in _POWERS.get(table, ()):
+            for name in attributes:
                 value = total(attributes, name)
-                if value is not None:
-                    self._powers[which][row] = value
-            self._set(settings, table, row, attributes)
+                if value is not None and (table, name) in self._powers:
+                    self._powers[table, name][row] = value
+            if table in _SETTINGS:
+                name, setting = _SETTINGS[table]
+                value, now = total(attributes, name), getattr(grid, setting).values
+                if value is not None and value != now[row]:
+                    settings.setdefault(setting, np.full(len(now), np.nan))[row] = value
         grid.accept({name: {"mosaik": vector} for name, vector in settings.items()})
         try:
-            grid.step(*(vector.copy() for vector in self._powers))
+            grid.step(*(vector.copy() for vector in self._powers.values()))
         except PowerFlowError as error:
             raise PowerFlowError(f"at time {time}: {error}") from error
         self._publish(grid)
-
-    def _set(
-        self,
-        settings: dict[str, Any],
-        table: str,
-        row: int,
-        attributes: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """Write an element's set-points into the vectors of ``settings``."""
-        if table not in _SETTINGS or self._grid is None:
-            return
-        name, known_as = _SETTINGS[table]
-        value = total(attributes, name)
-        now = getattr(self._grid, known_as).values
-        if value is not None and value != now[row]:
-            settings.setdefault(known_as, np.full(len(now), np.nan))[row] = value
 
     def _publish(self, grid: PowerGrid) -> None:
         result = grid.result

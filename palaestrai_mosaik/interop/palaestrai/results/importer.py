@@ -52,8 +52,6 @@ from .phase import Layout, NewChannel, PhaseImport, as_date, zone_of
 
 #: the file in an imported instance's directory with its source and the source's numbers of rows
 ORIGIN = "origin.json"
-#: our status for palaestrAI's status
-_STATUS: Mapping[str, Status] = {"finished": "finished", "error": "failed"}
 #: prefix of the experiment names that palaestrAI generates for runs without one
 _NO_EXPERIMENT = "Dummy Experiment record"
 
