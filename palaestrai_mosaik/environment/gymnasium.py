@@ -20,8 +20,6 @@ from palaestrai_mosaik.core.importing import (
     misfit,
     needed,
     note_module,
-    raised_at,
-    refusal,
 )
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
@@ -30,6 +28,8 @@ from .environment import Environment, EnvironmentBaseline, EnvironmentState, Row
 from .farama import (
     Action,
     actuators_of,
+    check_maker,
+    failed_make,
     gained,
     parts_of,
     plain_info,
@@ -243,10 +243,7 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except gymnasium.error.Error as error:
         raise ContractError(f"environment {id!r} cannot be made: {error}") from error
     except Exception as error:
-        misfits = _misfit(id, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+        raise failed_make(error, f"environment {id!r}", partial(_misfit, id, kwargs)) from error
     # record the modules that Gymnasium imported to make it
     note_module(id.rpartition(":")[0] or "gymnasium", library="gymnasium")
     layer: Any = world
@@ -272,10 +269,7 @@ def _call(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         world = maker(**kwargs)
     except Exception as error:
-        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+        raise failed_make(error, f"environment {id!r}", partial(misfit, maker, kwargs)) from error
     if not isinstance(world, gymnasium.Env):
         raise ContractError(f"{id!r} returns a {type(world).__name__}, which is no gymnasium.Env")
     return world
@@ -304,8 +298,4 @@ def _check_allowed(id: str) -> None:
         )
     makers: list[Any] = [spec, *spec.additional_wrappers]
     for maker in makers:
-        origin = maker.entry_point
-        home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
-        fault = None if home.partition(".")[0] == "gymnasium" else refusal(str(home))
-        if fault is not None:
-            raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
+        check_maker(id, maker.entry_point, "gymnasium")

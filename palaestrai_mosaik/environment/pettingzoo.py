@@ -24,8 +24,6 @@ from palaestrai_mosaik.core.importing import (
     import_module,
     misfit,
     needed,
-    raised_at,
-    refusal,
 )
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
@@ -36,6 +34,8 @@ from .farama import (
     Action,
     Part,
     actuators_of,
+    check_maker,
+    failed_make,
     gained,
     nearest_to_zero,
     parts_of,
@@ -166,10 +166,9 @@ def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
     except ImportError as error:
         raise ContractError(f"game {id!r} needs what is not there: {error}") from error
     except Exception as error:
-        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"game {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"game {id!r} cannot be made with {dict(kwargs)}: {raised_at(error)}") from error
+        raise failed_make(
+            error, f"game {id!r}", partial(misfit, maker, kwargs), f" with {dict(kwargs)}"
+        ) from error
     for kind, theirs, ours in ((PARALLEL, ParallelEnv, ParallelGame), (AEC, AECEnv, TurnGame)):
         if isinstance(made, theirs):
             if api not in (None, kind):
@@ -227,13 +226,8 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
     key = re.sub(r"_v(?=\d+$)", "-v", id)
     for kind, registry in registries.items():
         if api in (None, kind) and key in registry:
-            spec = registry[key]
-            origin = spec.entry_point
-            home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
-            fault = None if home.partition(".")[0] == "pettingzoo" else refusal(home)
-            if fault is not None:
-                raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
-            make: Callable[..., Any] = spec.make
+            check_maker(id, registry[key].entry_point, "pettingzoo")
+            make: Callable[..., Any] = registry[key].make
             return make
     names = {name for kind, registry in registries.items() if api in (None, kind) for name in registry}
     which = "" if api is None else f" of the API {api!r}"

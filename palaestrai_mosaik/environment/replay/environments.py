@@ -294,8 +294,6 @@ class SessionPoolEnvironment(SessionReplay):
     comes the first.
     """
 
-    #: reads a ``source`` that is a store; injected, since environments do not import the store
-
     #: reads a ``source`` that is a store; injected, because environments do not import the store
     read_store: Callable[[Mapping[str, Any]], SessionPool] | None = None
 
