@@ -29,6 +29,7 @@ from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
+from .batch import slices_of
 from .environment import Environment, EnvironmentBaseline, EnvironmentState
 from .farama import (
     Action,
@@ -401,10 +402,8 @@ class PettingZooEnvironment(Environment):
         masked = any(MASK in info for info in game.infos.values())
         self._seats = {agent: GameAgent(agent, game, masked) for agent in game.agents}
         seats = list(self._seats.values())
-        end = 0
-        for seat in seats:
-            seat.where = slice(end, end + seat.action.size)
-            end += seat.action.size
+        for seat, part in zip(seats, slices_of([(seat.action.size,) for seat in seats]), strict=True):
+            seat.where = part
         sensors = [sensor for seat in seats for sensor in seat.sensors]
         if self._turns:
             sensors.append(SensorInformation(0, Discrete(len(seats) + 1), "turn"))

@@ -139,13 +139,6 @@ class _ColumnFile:
         return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11) + b"\n"
 
 
-def write_pool(directory: Path, signature: Signature, pieces: Iterable[Sessions]) -> None:
-    """Write the ``pieces`` to a new pool at ``directory``."""
-    with PoolWriter(directory, signature) as writer:
-        for piece in pieces:
-            writer.append(piece)
-
-
 def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     """Open the pool in ``directory``; its columns are mapped and not read yet.
 
@@ -173,14 +166,11 @@ def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     except ContractError as error:
         raise ContractError(f"the pool is damaged: {path}: {error}") from error
     for name, column in declared.items():
-        _check_dtype(directory / f"{name}.npy", columns[name].dtype, column.dtype)
+        if columns[name].dtype != column.dtype:
+            raise ContractError(
+                f"the pool is damaged: {directory / name}.npy is {columns[name].dtype}, expected is {column.dtype}"
+            )
     return signature, sessions
-
-
-def _check_dtype(path: Path, actual: np.dtype[Any], expected: np.dtype[Any]) -> None:
-    """Raise :class:`ContractError` if a column's dtype differs from the pool's description."""
-    if actual != expected:
-        raise ContractError(f"the pool is damaged: {path} is {actual}, expected is {expected}")
 
 
 def _description(directory: Path) -> Mapping[str, Any]:
@@ -327,7 +317,8 @@ class SessionPool:
 
     def save(self, directory: str | Path) -> None:
         """Write the pool to a new ``directory``, which appears only when it is complete."""
-        write_pool(Path(directory), self.signature, [self.sessions])
+        with PoolWriter(directory, self.signature) as writer:
+            writer.append(self.sessions)
 
     def __len__(self) -> int:
         """The number of sessions."""
