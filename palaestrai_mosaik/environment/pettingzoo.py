@@ -352,6 +352,8 @@ class PettingZooEnvironment(Environment):
     missing_remedy = ""
     #: whether frames are requested
     _frames = False
+    #: the game from its setup to its shutdown
+    _game: Game
 
     def __init__(
         self,
@@ -379,7 +381,6 @@ class PettingZooEnvironment(Environment):
         self.api = api
         self.illegal_moves = illegal_moves
         self.patience = patience
-        self._game: Game | None = None
 
     def enable_frames(self) -> None:
         """Request the render mode ``rgb_array``. Raises :class:`RenderError` if ``kwargs`` request another."""
@@ -414,7 +415,6 @@ class PettingZooEnvironment(Environment):
         return f"PettingZoo's {self.id}"
 
     def reset(self) -> EnvironmentState:
-        assert self._game is not None
         for seat in self._seats.values():
             seat.begin()
         self._waited = 0
@@ -424,7 +424,6 @@ class PettingZooEnvironment(Environment):
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
         game = self._game
-        assert game is not None
         for seat in self._seats.values():
             seat.take(setpoints[seat.where])
         movers = game.playing if game.turn is None else [game.turn]
@@ -445,13 +444,12 @@ class PettingZooEnvironment(Environment):
 
     def render(self) -> Any:
         """Render the state with the ``render_mode`` of ``kwargs``."""
-        assert self._game is not None
         return self._game.made.render()
 
     def shutdown(self) -> None:
-        if self._game is not None:
-            self._game.made.close()
-            self._game = None
+        game = vars(self).pop("_game", None)
+        if game is not None:
+            game.made.close()
 
     def _move(self, seat: GameAgent, setpoints: FloatVector) -> Any:
         """Return an agent's action for the game. Raises :class:`ActionError` for an illegal move."""
@@ -479,7 +477,6 @@ class PettingZooEnvironment(Environment):
     def _look(self) -> dict[str, Any]:
         """Store the game's observations and rewards in the seats, and return the infos."""
         game = self._game
-        assert game is not None
         for agent, seen in game.seen.items():
             self._seats[agent].observe(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
@@ -490,13 +487,11 @@ class PettingZooEnvironment(Environment):
 
     def _stepped(self, seat: GameAgent) -> str:
         """Describe the step for error messages."""
-        assert self._game is not None
         game = class_name(type(self._game.made.unwrapped))
         return f"environment {self.uid!r} ({game}), step, agent {seat.uid!r}"
 
     def _state(self, infos: Mapping[str, Any]) -> EnvironmentState:
         game = self._game
-        assert game is not None
         seats = self._seats.values()
         parts = [part for seat in seats for part in seat.vector(seat.agent in game.playing)]
         if self._turns:

@@ -21,7 +21,7 @@ from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
 from .connections import STATES, Channels, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
-from .environment_handle import AgentStream, EnvironmentHandle
+from .environment_handle import AgentSink, EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 
 #: default number of rows in a muscle's memory
@@ -72,7 +72,7 @@ class BaseBody(ABC, Generic[RowT]):
     order = 0
     #: receives the updates from rows of this body (``None``: its muscle)
     on_update: Callable[[Any], None] | None = None
-    stream: AgentStream | None = None
+    stream: AgentSink | None = None
     statistic: Callable[[int, int, int, str, Any], None] | None = None
 
     def __init__(

@@ -52,8 +52,8 @@ class RowSink(Protocol[Rows_contra]):
         """Add a row for each body or incarnation."""
 
 
-AgentStream = RowSink[AgentRows]
-EnvironmentStream = RowSink[EnvironmentRows]
+AgentSink = RowSink[AgentRows]
+EnvironmentSink = RowSink[EnvironmentRows]
 
 
 class EnvironmentHandle:
@@ -99,7 +99,7 @@ class EnvironmentHandle:
             transformer.setup(self.baseline)
         self.n_readings = self.sensors.size
         self.n_rewards = len(self.rewards)
-        self.stream: EnvironmentStream | None = None
+        self.stream: EnvironmentSink | None = None
         #: whether it can restart while the episode of the phase continues
         self.begins_again = not isinstance(domain, CoSimulation)
         self.begin()

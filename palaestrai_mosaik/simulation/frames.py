@@ -16,7 +16,7 @@ from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.types.arrays import EnvironmentRows
 
-from .environment_handle import EnvironmentHandle, EnvironmentStream
+from .environment_handle import EnvironmentHandle, EnvironmentSink
 
 #: zlib level: images of environments have few colours, and a run must not wait for better compression
 _COMPRESSION = 4
@@ -37,7 +37,7 @@ class RenderedStream:
     """
 
     def __init__(
-        self, stream: EnvironmentStream, frames: FrameSink, handle: EnvironmentHandle, step_every: int
+        self, stream: EnvironmentSink, frames: FrameSink, handle: EnvironmentHandle, step_every: int
     ):
         self._stream = stream
         self._frames = frames

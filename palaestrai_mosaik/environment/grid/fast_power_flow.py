@@ -185,16 +185,11 @@ class Equations:
             voltage, power, self.by_rows, self.branch_ends, self.bus_rows, self.slack, self.shunt_p
         )
         ext_grid = feed[self.ext_grid_place] * self.ext_grid_factor
-        lines = self.n_line
-        return PowerFlowResult(
-            vm_pu,
-            loading[:lines],
-            loading[lines:],
-            ext_grid.real,
-            ext_grid.imag,
-            losses * self.base_mva,
-            *(powers if self.all_alive and not len(self.slack_gens) else self._flowing(powers, feed)),
-        )
+        loadings = loading[: self.n_line], loading[self.n_line :]
+        if not self.all_alive or len(self.slack_gens):
+            powers = self._flowing(powers, feed)
+        exchange = ext_grid.real, ext_grid.imag, losses * self.base_mva
+        return PowerFlowResult(vm_pu, *loadings, *exchange, *powers)
 
     def _flowing(self, powers: Sequence[FloatVector], feed: ComplexVector) -> list[FloatVector]:
         """Return the actual powers of elements: the requested ones, 0 if dead, results for slacks."""
@@ -278,17 +273,9 @@ class FixedPoint:
 
     def solve(self, start: ComplexVector, power: ComplexVector) -> ComplexVector | None:
         """Return the voltages for ``power``, starting from ``start``, or ``None`` without convergence."""
-        equations = self.equations
-        voltage = start.copy()
-        iterations = fixed_point(
-            voltage,
-            power,
-            equations.by_rows,
-            self.order,
-            self.factors,
-            equations.tolerance,
-            MAX_ITERATIONS,
-        )
+        equations, voltage = self.equations, start.copy()
+        limits = equations.tolerance, MAX_ITERATIONS
+        iterations = fixed_point(voltage, power, equations.by_rows, self.order, self.factors, *limits)
         return voltage if iterations >= 0 else None
 
 
@@ -313,17 +300,9 @@ class Newton:
         equations = self.equations
         if len(equations.ref) == equations.n:
             return start.copy()
-        solved = self._algorithm.solve(
-            equations.ybus,
-            start.copy(),
-            power,
-            equations.ref,
-            self._slack_weights,
-            equations.pv,
-            equations.pq,
-            MAX_NEWTON_ITERATIONS,
-            equations.tolerance,
-        )
+        buses = equations.ref, self._slack_weights, equations.pv, equations.pq
+        limits = MAX_NEWTON_ITERATIONS, equations.tolerance
+        solved = self._algorithm.solve(equations.ybus, start.copy(), power, *buses, *limits)
         return self._algorithm.get_V() if solved else None
 
     def explain(self, power: ComplexVector) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
 from types import TracebackType
@@ -363,15 +362,8 @@ class SessionPool:
             ContractError: a sequence does not fit; the message names session, tick and shape. The pool is
                 unchanged.
         """
-        sequences = GivenSequences(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            terminated,
-            truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        sequences = GivenSequences(*by_tick, prev_memories, terminated, truncated)
         sessions = sessions_of(self.signature, sequences)
         self._columns = None
         self._sessions = _frozen(sessions)
@@ -402,22 +394,13 @@ class SessionPool:
         """
         if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
             raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
-        sequences = GivenSequences(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            terminated,
-            truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        sequences = GivenSequences(*by_tick, prev_memories, terminated, truncated)
         added = sessions_of(self.signature, sequences)
+        before = added.take([]) if self._sessions is None else self._sessions
+        _check_alike(before, added)
         if self._columns is None:
-            if self._sessions is not None:
-                _check_alike(self._sessions, added)
-            self._columns = _Columns(added.take([]) if self._sessions is None else self._sessions)
-        else:
-            _check_alike(self.sessions, added)
+            self._columns = _Columns(before)
         self._columns.append(added)
         self._sessions = self._columns.newest(max_pool_size)
 
@@ -464,18 +447,16 @@ class SessionPool:
     @property
     def previous_memories(self) -> list[Array] | None:
         """[session, ...] of each memory; ``None`` without memories."""
-        return list(_memories(self.sessions)) or None
+        return _memories(self.sessions) or None
 
     def _dense(self, kind: str) -> list[Array]:
         names = self.signature.packed_columns(kind)
         return self.signature.unpacked(kind, {name: self.sessions.dense(name) for name in names})
 
 
-def _memories(sessions: Sessions) -> Iterator[Array]:
-    for i in count():
-        if f"memory.{i}" not in sessions.by_session:
-            return
-        yield sessions.by_session[f"memory.{i}"]
+def _memories(sessions: Sessions) -> list[Array]:
+    columns = sessions.by_session
+    return [columns[f"memory.{i}"] for i in range(sum(name.startswith("memory.") for name in columns))]
 
 
 def _frozen(sessions: Sessions) -> Sessions:
