@@ -101,10 +101,11 @@ class Action:
         self.parts = list(parts_of(uid, space))
         sizes = [part.ours.size for part in self.parts]
         self.slices, self.size = slices_of([(size,) for size in sizes]), sum(sizes)
-        first = self.parts[0] if self.parts else None
-        whole = first is not None and first.original is space
         #: the only part, if it is the whole action and actions can be rows of an array
-        self._only = first if whole and (isinstance(space, spaces.Discrete) or first.ours.shape) else None
+        self._only: Part | None = None
+        for part in self.parts:
+            if part.original is space and (isinstance(space, spaces.Discrete) or part.ours.shape):
+                self._only = part
 
     def compose_all(self, setpoints: FloatMatrix) -> Any:
         """Compose the actions of several rows of ``setpoints`` at once.

@@ -212,12 +212,12 @@ class Worker:
             except Exception as second:
                 error.add_note(f"what was left to record could not be recorded: {second!r}")
             if isinstance(error, GeneratorExit):
-                self._world = episode.world
+                self._world = episode.builder
             raise
         if not coordinator.over:
             # interrupted while a simulator was busy
             coordinator.abandon(INTERRUPTED)
-        self._world = episode.world
+        self._world = episode.builder
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
 

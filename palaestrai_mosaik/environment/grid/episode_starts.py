@@ -31,8 +31,9 @@ def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Pro
     """
     if isinstance(start, Mapping):
         raise DocumentError([Problem(f"a period stands in a list: [{dict(start)}]", "start")])
-    listed = isinstance(start, Sequence) and not isinstance(start, str)
-    entries = {f"start.{i}": entry for i, entry in enumerate(start)} if listed else {"start": start}
+    entries: dict[str, Any] = {"start": start}
+    if isinstance(start, Sequence) and not isinstance(start, str):
+        entries = {f"start.{i}": entry for i, entry in enumerate(start)}
     rows: list[int] = []
     problems: list[Problem] = []
     if not entries:

@@ -185,11 +185,11 @@ class Equations:
             voltage, power, self.by_rows, self.branch_ends, self.bus_rows, self.slack, self.shunt_p
         )
         ext_grid = feed[self.ext_grid_place] * self.ext_grid_factor
-        loadings = loading[: self.n_line], loading[self.n_line :]
+        lines, trafos = loading[: self.n_line], loading[self.n_line :]
         if not self.all_alive or len(self.slack_gens):
             powers = self._flowing(powers, feed)
-        exchange = ext_grid.real, ext_grid.imag, losses * self.base_mva
-        return PowerFlowResult(vm_pu, *loadings, *exchange, *powers)
+        losses *= self.base_mva
+        return PowerFlowResult(vm_pu, lines, trafos, ext_grid.real, ext_grid.imag, losses, *powers)
 
     def _flowing(self, powers: Sequence[FloatVector], feed: ComplexVector) -> list[FloatVector]:
         """Return the actual powers of elements: the requested ones, 0 if dead, results for slacks."""
@@ -233,7 +233,8 @@ def _inverse(ratings: Any) -> FloatVector:
     """Return 1 / rating of each branch, 0 without a rating."""
     rating = ratings.to_numpy(dtype=float)
     good = np.isfinite(rating) & (rating > 0)
-    return np.divide(1.0, rating, out=np.zeros_like(rating), where=good)
+    inverse: FloatVector = np.divide(1.0, rating, out=np.zeros_like(rating), where=good)
+    return inverse
 
 
 #: largest number of iterations; more would take longer than Newton's method

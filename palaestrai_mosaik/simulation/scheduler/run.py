@@ -17,7 +17,7 @@ from . import versions
 from .direct import Schedule
 from .general import GeneralSchedule
 from .order import NoOrder
-from .runner import local_simulator
+from .runner import remote_simulators
 
 #: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")
@@ -49,8 +49,7 @@ def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Sc
     Returns:
         A :class:`.Schedule` if all simulators are in this process, otherwise a :class:`.GeneralSchedule`.
     """
-    local = all(local_simulator(runner._proxy) is not None for runner in versions.runners(world))
-    if local and not world._debug:
+    if not world._debug and not remote_simulators(versions.runners(world)):
         try:
             return Schedule(world, until)
         except NoOrder:
@@ -74,7 +73,7 @@ def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
         what = "debug=True" if inner._debug else "attached agents"
         raise RuntimeError(f"a world with {what} cannot be stepped from outside; run it with run_world")
     versions.compile_world(inner)
-    remote = [runner.sid for runner in versions.runners(inner) if local_simulator(runner._proxy) is None]
+    remote = remote_simulators(versions.runners(inner))
     if remote:
         raise RuntimeError(
             f"{', '.join(remote)}: in another process; only a world whose simulators are all in this process can be "
