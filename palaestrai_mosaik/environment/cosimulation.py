@@ -106,7 +106,7 @@ class ActuatorPort:
 
 @dataclass(frozen=True, slots=True)
 class CoSimulationPlan:
-    """Everything that the world must build for one episode.
+    """Everything that is built in mosaik's world for one episode.
 
     ``clocks`` are (entity, attribute) pairs that receive the time of the agents' last step. A simulator
     without inputs would run ahead of the agents, unless mosaik makes every simulator wait for its
@@ -123,7 +123,7 @@ class CoSimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan(CoSimulationPlan):
-    """A plan with the simulators, entities and connections of a world built elsewhere.
+    """A plan with the simulators, entities and connections of a world that a function has built.
 
     Sensors and actuators refer to entities by mosaik's full ids.
     """

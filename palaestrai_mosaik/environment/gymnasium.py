@@ -55,7 +55,7 @@ class GymnasiumEnvironment(Environment):
     An observation is the sensor ``observation``, an action the actuator ``action``; each entry of a ``Dict``
     or ``Tuple`` has its own (``observation.<key>``, ``observation.<index>``). The reward is ``reward``; with a
     ``reward_space`` of several numbers, the rewards are ``reward.0``, ``reward.1`` and so on. Text, numbers
-    and arrays of its ``info`` are stored in the world's state under ``info``, and are part of the info of
+    and arrays of its ``info`` are stored in the ``world_state`` under ``info``, and are part of the info of
     :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode starts with a reset that is seeded
     from :attr:`rng`. Until an agent sets an actuator, it holds the value of its space nearest to 0.
 
