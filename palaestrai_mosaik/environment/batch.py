@@ -9,9 +9,10 @@ axis. This module adds rewards, ends, and the reset of some of the incarnations.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,26 +34,13 @@ from .environment import EnvironmentBaseline, World
 Kinds = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
 
 
-def kinds_of(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]], flat: bool = False) -> Kinds:
-    """Return the shape and dtype of each array.
-
-    Args:
-        shapes: the shapes without the batch's axis.
-        dtypes: the dtype of each array.
-        flat: whether the arrays are joined in one array of float64.
-    """
-    if flat:
-        return [((sum(int(np.prod(shape)) for shape in shapes),), np.dtype(np.float64))]
-    return [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-
-
 def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
     """Return the slice that each array occupies in a row of all arrays, flattened and joined.
 
     Args:
         shapes: the shapes of the arrays without the batch's axis.
     """
-    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+    ends = accumulate(map(prod, shapes), initial=0)
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
@@ -191,6 +179,9 @@ def actions_of(
 
 Arrays = Sequence[Array]
 Shapes = Sequence[tuple[int, ...]]
+
+#: the dtypes of arrays that an environment does not declare
+_DTYPES: dict[str, npt.DTypeLike] = {"state": np.float64, "observation": np.float64, "action": np.int32}
 
 
 def _declare(
@@ -429,7 +420,7 @@ class BatchEnvironment(World):
         Returns:
             A space of the declared shape for each observation; unbounded by default.
         """
-        return [_unbounded(s, t) for s, t in zip(self.observation_shapes, self._observations(), strict=True)]
+        return self._unbounded_spaces("observation")
 
     def get_action_spaces(self) -> Sequence[Space]:
         """Return the spaces of the actions.
@@ -437,7 +428,7 @@ class BatchEnvironment(World):
         Returns:
             A space of the declared shape for each action; by default the full range of its dtype.
         """
-        return [_unbounded(s, t) for s, t in zip(self.action_shapes, self._actions(), strict=True)]
+        return self._unbounded_spaces("action")
 
     def get_idle_actions(self) -> Arrays:
         """Return the actions of one incarnation that hold until an agent acts.
@@ -451,7 +442,7 @@ class BatchEnvironment(World):
             return [np.concatenate([np.empty(0), *nearest])]
         return [
             value.reshape(shape).astype(dtype)
-            for value, shape, dtype in zip(nearest, self.action_shapes, self._actions(), strict=True)
+            for value, shape, dtype in zip(nearest, self.action_shapes, self._dtypes("action"), strict=True)
         ]
 
     def setup(self) -> EnvironmentBaseline:
@@ -464,8 +455,8 @@ class BatchEnvironment(World):
             ContractError: names, dtypes or spaces do not fit the declared shapes.
         """
         observations, actions = self.get_observation_spaces(), self.get_action_spaces()
-        self._fits("observation", self.observation_shapes, observations)
-        self._fits("action", self.action_shapes, actions)
+        self._check_spaces("observation", observations)
+        self._check_spaces("action", actions)
         sensors = [
             SensorInformation(
                 *(space.unflatten(np.clip(0.0, space.flat_low, space.flat_high)), space, name),
@@ -483,43 +474,42 @@ class BatchEnvironment(World):
         rewards = [RewardInformation(0.0, anything, name) for name in self.reward_names]
         return EnvironmentBaseline(sensors, actuators, rewards)
 
-    def _names(self, kind: str) -> list[str]:
-        shapes = self.observation_shapes if kind == "observation" else self.action_shapes
-        declared = self.observation_names if kind == "observation" else self.action_names
-        names = (
-            [kind if not i else f"{kind}_{i}" for i in range(len(shapes))] if declared is None else declared
-        )
-        if len(names) != len(shapes):
+    def _check_spaces(self, kind: str, spaces: Sequence[Space]) -> None:
+        shapes = getattr(self, f"{kind}_shapes")
+        sizes = [space.size for space in spaces]
+        if sizes != [prod(shape) for shape in shapes]:
             raise ContractError(
-                f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(names)} {kind}_names"
-            )
-        return list(names)
-
-    def _fits(self, kind: str, shapes: Shapes, spaces: Sequence[Space]) -> None:
-        sizes = [int(np.prod(shape)) for shape in shapes]
-        if [space.size for space in spaces] != sizes:
-            raise ContractError(
-                f"{type(self).__name__}.get_{kind}_spaces: spaces of {[s.size for s in spaces]} numbers do not go "
+                f"{type(self).__name__}.get_{kind}_spaces: spaces of {sizes} numbers do not go "
                 f"with {kind}_shapes {list(shapes)}"
             )
 
-    def _dtypes(self, kind: str, default: npt.DTypeLike) -> list[np.dtype[Any]]:
-        shapes, declared = getattr(self, f"{kind}_shapes"), getattr(self, f"{kind}_dtypes")
-        dtypes = [default] * len(shapes) if declared is None else declared
-        if len(dtypes) != len(shapes):
+    def _unbounded_spaces(self, kind: str) -> list[Space]:
+        shapes = getattr(self, f"{kind}_shapes")
+        return [_unbounded(shape, dtype) for shape, dtype in zip(shapes, self._dtypes(kind), strict=True)]
+
+    def _names(self, kind: str) -> list[str]:
+        return self._declared(kind, "names", lambda i: f"{kind}_{i}" if i else kind)
+
+    def _dtypes(self, kind: str) -> list[np.dtype[Any]]:
+        return [np.dtype(dtype) for dtype in self._declared(kind, "dtypes", lambda i: _DTYPES[kind])]
+
+    def _declared(self, kind: str, what: str, default: Callable[[int], Any]) -> list[Any]:
+        """Return the declared names or dtypes of a kind of arrays, one for each shape."""
+        count, declared = len(getattr(self, f"{kind}_shapes")), getattr(self, f"{kind}_{what}")
+        if declared is None:
+            return list(map(default, range(count)))
+        if len(declared) != count:
             raise ContractError(
-                f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(dtypes)} {kind}_dtypes"
+                f"{type(self).__name__} declares {count} {kind}_shapes, but {len(declared)} {kind}_{what}"
             )
-        return [np.dtype(dtype) for dtype in dtypes]
+        return list(declared)
 
-    def _states(self) -> list[np.dtype[Any]]:
-        return self._dtypes("state", np.float64)
-
-    def _observations(self) -> list[np.dtype[Any]]:
-        return self._dtypes("observation", np.float64)
-
-    def _actions(self) -> list[np.dtype[Any]]:
-        return self._dtypes("action", np.int32)
+    def _kinds(self, kind: str) -> Kinds:
+        """Return the shape and dtype of each array of a kind, or of the one that joins them."""
+        shapes = getattr(self, f"{kind}_shapes")
+        if getattr(self, f"flat_{kind}s", False):
+            return [((sum(map(prod, shapes)),), np.dtype(np.float64))]
+        return list(zip(map(tuple, shapes), self._dtypes(kind), strict=True))
 
 
 class BatchStepper:
@@ -541,13 +531,9 @@ class BatchStepper:
         environment._stepper = self
         environment.active = np.ones(environment.batch, dtype=bool)
         self._who = f"{type(environment).__name__} (environment {environment.uid!r})"
-        self._state_kinds = kinds_of(environment.state_shapes, environment._states())
-        self._observation_kinds = kinds_of(
-            environment.observation_shapes, environment._observations(), environment.flat_observations
-        )
-        self._action_kinds = kinds_of(
-            environment.action_shapes, environment._actions(), environment.flat_actions
-        )
+        self._state_kinds = environment._kinds("state")
+        self._observation_kinds = environment._kinds("observation")
+        self._action_kinds = environment._kinds("action")
         self._parts = slices_of([shape for shape, _ in self._action_kinds])
         self._all = np.arange(environment.batch)
 
@@ -613,7 +599,12 @@ class BatchStepper:
             rewards[ended] = 0.0
             terminated[ended] = truncated[ended] = False
             if resets:
-                self._begin_again(np.flatnonzero(ended), new, readings)
+                indices = np.flatnonzero(ended)
+                first, observations = self._first(indices)
+                for array, first_array in zip(new, first, strict=True):
+                    array[indices] = first_array
+                readings[indices] = flat(observations, len(indices))
+                self._ticks[indices] = 0
             else:
                 for array, last in zip(new, self._states, strict=True):
                     array[ended] = last[ended]
@@ -633,13 +624,6 @@ class BatchStepper:
         """
         self._ended = self._ended.copy()
         self._ended[incarnations] = True
-
-    def _begin_again(self, indices: IndexVector, states: list[Array], readings: FloatMatrix) -> None:
-        first, observations = self._first(indices)
-        for array, first_array in zip(states, first, strict=True):
-            array[indices] = first_array
-        readings[indices] = flat(observations, len(indices))
-        self._ticks[indices] = 0
 
     def _first(self, indices: IndexVector) -> tuple[list[Array], list[Array]]:
         return self._pair(self.environment.get_first_states(indices), "get_first_states", len(indices))

@@ -43,8 +43,6 @@ class Copies(BatchEnvironment):
         ContractError: it is no ``Environment``, or its copies have different baselines.
     """
 
-    #: number of the copy; its last rewards; terminated; truncated
-
     #: number of the copy; its last rewards; whether it has terminated, or was truncated
     state_dtypes = (np.int64, np.float64, np.bool_, np.bool_)
     flat_observations = True
@@ -95,7 +93,7 @@ class Copies(BatchEnvironment):
         self.action_dtypes = [np.float64] * len(self.action_shapes)
         self.reward_names = [reward.uid for reward in baseline.rewards]
         self.state_shapes = ((), (len(self.reward_names),), (), ())
-        self._n_readings = sum(sensor.space.size for sensor in baseline.sensors)
+        self._widths = sum(sensor.space.size for sensor in baseline.sensors), len(self.reward_names)
         kinds = {type(copy) for copy in self.copies}
         faster = kinds.pop().together(self.copies) if len(kinds) == 1 else None
         self._together = _OneByOne(self) if faster is None else faster
@@ -162,9 +160,9 @@ class Copies(BatchEnvironment):
             setpoints = setpoints[places]
         setpoints.flags.writeable = False
         if not places:
-            shapes = (self.batch, self._n_readings), (self.batch, len(self.reward_names))
+            readings, rewards = (np.zeros((self.batch, width)) for width in self._widths)
             never = np.zeros(self.batch, dtype=bool)
-            return [self._numbers, np.zeros(shapes[1]), never, never], [np.zeros(shapes[0])]
+            return [self._numbers, rewards, never, never], [readings]
         try:
             results = together.step(places, setpoints)
         except Exception as error:
@@ -190,8 +188,7 @@ class Copies(BatchEnvironment):
         self, places: Sequence[int], readings: Any, rewards: Any, terminated: Any, truncated: Any
     ) -> tuple[FloatMatrix, FloatMatrix, BoolVector, BoolVector]:
         """Return the results of the copies at ``places`` as arrays with one row for each."""
-        count = len(places)
-        expected = (count, self._n_readings), (count, len(self.reward_names))
+        expected = tuple((len(places), width) for width in self._widths)
         try:
             rows = np.asarray(readings, np.float64), np.asarray(rewards, np.float64)
             fits = (rows[0].shape, rows[1].shape) == expected

@@ -106,7 +106,7 @@ class ActuatorPort:
 
 @dataclass(frozen=True, slots=True)
 class CoSimulationPlan:
-    """Everything that the world must build for one episode.
+    """Everything that is built in mosaik's world for one episode.
 
     ``clocks`` are (entity, attribute) pairs that receive the time of the agents' last step. A simulator
     without inputs would run ahead of the agents, unless mosaik makes every simulator wait for its
@@ -123,7 +123,7 @@ class CoSimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan(CoSimulationPlan):
-    """A plan with the simulators, entities and connections of a world built elsewhere.
+    """A plan with the simulators, entities and connections of a world that a function has built.
 
     Sensors and actuators refer to entities by mosaik's full ids.
     """
@@ -186,17 +186,11 @@ class PlanPaths:
     @classmethod
     def of(cls, plan: CoSimulationPlan) -> PlanPaths:
         """Make paths for a plan without a document: ``entities.3`` and so on."""
-
-        def paths(name: str) -> list[str]:
-            return [f"{name}.{i}" for i in range(len(getattr(plan, name)))]
-
-        return cls(
-            simulators=[f"simulators.{s.uid}" for s in plan.simulators],
-            entities=paths("entities"),
-            connections=paths("connections"),
-            sensors=paths("sensors"),
-            actuators=paths("actuators"),
-        )
+        lists = {
+            name: [f"{name}.{i}" for i in range(len(getattr(plan, name)))]
+            for name in ("entities", "connections", "sensors", "actuators")
+        }
+        return cls([f"simulators.{spec.uid}" for spec in plan.simulators], **lists)
 
 
 def plan_problems(plan: CoSimulationPlan, paths: PlanPaths | None = None) -> list[Problem]:
@@ -231,18 +225,11 @@ def _check_simulators(simulators: Sequence[SimulatorSpec], paths: list[str]) -> 
         if spec.uid in seen:
             problems.append(Problem(f"simulator {spec.uid!r} is defined twice", path))
         seen.add(spec.uid)
-        ways = {
-            "python": spec.python,
-            "cmd": spec.cmd,
-            "connect": spec.connect,
-            "factory": spec.factory,
-        }
-        ways_given = [name for name, way in ways.items() if way is not None]
-        if len(ways_given) != 1:
-            listed = " and ".join(ways_given) or "none of them"
-            problems.append(
-                Problem(f"a simulator has exactly one of python, cmd, connect; found {listed}", path)
-            )
+        ways = [way for way in ("python", "cmd", "connect", "factory") if getattr(spec, way) is not None]
+        if len(ways) != 1:
+            listed = " and ".join(ways) or "none of them"
+            message = f"a simulator has exactly one of python, cmd, connect; found {listed}"
+            problems.append(Problem(message, path))
     return problems
 
 

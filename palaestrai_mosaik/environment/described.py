@@ -304,7 +304,7 @@ class PlanReader:
         for uid, entry in self.keywords(value, "simulators").items():
             path = f"simulators.{uid}"
             entry = self.mapping(entry, path, "a simulator", _SIMULATOR_KEYS)
-            starts = {
+            starts: dict[str, Any] = {
                 key: self.text(entry[key], f"{path}.{key}") for key in _SIMULATOR_KEYS[:3] if key in entry
             }
             self._check_start(starts, entry, path)
@@ -312,9 +312,7 @@ class PlanReader:
             specs.append(
                 SimulatorSpec(
                     uid=uid,
-                    python=starts.get("python"),
-                    cmd=starts.get("cmd"),
-                    connect=starts.get("connect"),
+                    **starts,
                     params=self.keywords(entry.get("params"), f"{path}.params"),
                     cwd=self.text(entry["cwd"], f"{path}.cwd") if "cwd" in entry else None,
                     env={

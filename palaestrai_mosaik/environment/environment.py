@@ -1,4 +1,4 @@
-"""The contract of an environment, the world that agents act in."""
+"""The contract of an environment, which agents act in."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EnvironmentState:
             declared with ``may_be_missing``.
         rewards: one finite float for each declared reward. No agent receives those of an episode's first state,
             which may be NaN.
-        terminated: the world itself ended (in Gymnasium's sense).
+        terminated: the environment itself ended (in Gymnasium's sense).
         truncated: time ran out.
         world_state: anything else to store, JSON-serialisable or made so by the document's
             ``state_transformer``.

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.core.errors import ActionError, ContractError, RenderError
+from palaestrai_mosaik.core.errors import ActionError, ContractError, NameResolutionError, RenderError
 from palaestrai_mosaik.core.importing import needed, raised_at
+from palaestrai_mosaik.core.importing import refusal as not_allowed
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.types import (
@@ -26,6 +27,7 @@ from palaestrai_mosaik.types import (
 )
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
+from .batch import slices_of
 from .faults import Fault, refusal, reward_faults, shown
 
 try:
@@ -97,20 +99,13 @@ class Action:
     def __init__(self, uid: str, space: spaces.Space[Any]):
         self.space = space
         self.parts = list(parts_of(uid, space))
-        self.slices: list[slice] = []
-        self.size = 0
-        for part in self.parts:
-            self.slices.append(slice(self.size, self.size + part.ours.size))
-            self.size += part.ours.size
-        only = self.parts[0] if len(self.parts) == 1 else None
+        sizes = [part.ours.size for part in self.parts]
+        self.slices, self.size = slices_of([(size,) for size in sizes]), sum(sizes)
         #: the only part, if it is the whole action and actions can be rows of an array
-        self._only = None
-        if (
-            only is not None
-            and not only.way
-            and (isinstance(only.original, spaces.Discrete) or only.ours.shape)
-        ):
-            self._only = only
+        self._only: Part | None = None
+        for part in self.parts:
+            if part.original is space and (isinstance(space, spaces.Discrete) or part.ours.shape):
+                self._only = part
 
     def compose_all(self, setpoints: FloatMatrix) -> Any:
         """Compose the actions of several rows of ``setpoints`` at once.
@@ -195,15 +190,19 @@ def parts_of(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...] = ()
 
     Raises :class:`ContractError` for a space that has no vector form.
     """
-    entries: Any = ()
-    if isinstance(space, spaces.Dict):
-        entries = space.spaces.items()
-    elif isinstance(space, spaces.Tuple):
-        entries = enumerate(space.spaces)
-    else:
+    entries = _entries(space)
+    if entries is None:
         yield _part(uid, space, way)
-    for key, entry in entries:
+        return
+    for key, entry in entries.items():
         yield from parts_of(f"{uid}.{key}", entry, (*way, key))
+
+
+def _entries(space: spaces.Space[Any]) -> dict[Any, spaces.Space[Any]] | None:
+    """Return the entries of a ``Dict`` or ``Tuple`` by key or index, ``None`` for any other space."""
+    if isinstance(space, spaces.Dict):
+        return dict(space.spaces)
+    return dict(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
 
 
 def _part(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...]) -> Part:
@@ -226,6 +225,28 @@ def _part(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...]) -> Par
 def nearest_to_zero(space: Space) -> Any:
     """Return the value of ``space`` nearest to 0 in every number."""
     return space.unflatten(np.clip(0.0, space.flat_low, space.flat_high))
+
+
+def failed_make(
+    error: Exception, what: str, misfit: Callable[[], str | None], detail: str = ""
+) -> ContractError:
+    """Build the error for ``what``, which could not be made.
+
+    ``misfit`` returns why its kwargs are not accepted, if so.
+    """
+    fault = misfit() if isinstance(error, TypeError) else None
+    if fault is not None:
+        return ContractError(f"{what} does not take these kwargs: {fault}")
+    return ContractError(f"{what} cannot be made{detail}: {raised_at(error)}")
+
+
+def check_maker(id: str, entry_point: Any, library: str) -> None:
+    """Raise :class:`NameResolutionError` if the maker registered for ``id`` is in a module that is not allowed."""
+    named = isinstance(entry_point, str)
+    home = entry_point.partition(":")[0] if named else str(getattr(entry_point, "__module__", ""))
+    fault = None if home.partition(".")[0] == library else not_allowed(home)
+    if fault is not None:
+        raise NameResolutionError(f"{id!r} is made by {entry_point}: {fault}")
 
 
 def plain_info(info: Mapping[str, Any], without: str | None = None) -> dict[str, Any]:
@@ -261,14 +282,13 @@ def _put(action: Any, way: tuple[str | int, ...], value: Any) -> Any:
 
 
 def _with_tuples(action: Any, space: spaces.Space[Any]) -> Any:
-    if isinstance(space, spaces.Dict):
-        # an empty Dict or Tuple has no actuator and so no value
-        parts = {} if action is None else action
-        return {key: _with_tuples(parts.get(key), entry) for key, entry in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        parts = {} if action is None else action
-        return tuple(_with_tuples(parts.get(i), entry) for i, entry in enumerate(space.spaces))
-    return action
+    entries = _entries(space)
+    if entries is None:
+        return action
+    # an empty Dict or Tuple has no actuator and so no value
+    parts = {} if action is None else action
+    values = {key: _with_tuples(parts.get(key), entry) for key, entry in entries.items()}
+    return tuple(values.values()) if isinstance(space, spaces.Tuple) else values
 
 
 #: the render mode in which ``render`` returns a uint8 array (height, width, 3)

@@ -20,8 +20,6 @@ from palaestrai_mosaik.core.importing import (
     misfit,
     needed,
     note_module,
-    raised_at,
-    refusal,
 )
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
@@ -30,6 +28,8 @@ from .environment import Environment, EnvironmentBaseline, EnvironmentState, Row
 from .farama import (
     Action,
     actuators_of,
+    check_maker,
+    failed_make,
     gained,
     parts_of,
     plain_info,
@@ -55,7 +55,7 @@ class GymnasiumEnvironment(Environment):
     An observation is the sensor ``observation``, an action the actuator ``action``; each entry of a ``Dict``
     or ``Tuple`` has its own (``observation.<key>``, ``observation.<index>``). The reward is ``reward``; with a
     ``reward_space`` of several numbers, the rewards are ``reward.0``, ``reward.1`` and so on. Text, numbers
-    and arrays of its ``info`` are stored in the world's state under ``info``, and are part of the info of
+    and arrays of its ``info`` are stored in the ``world_state`` under ``info``, and are part of the info of
     :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode starts with a reset that is seeded
     from :attr:`rng`. Until an agent sets an actuator, it holds the value of its space nearest to 0.
 
@@ -69,13 +69,14 @@ class GymnasiumEnvironment(Environment):
     missing_remedy = ""
     #: whether frames are requested
     _frames = False
+    #: the environment from its setup to its shutdown
+    _env: gymnasium.Env[Any, Any]
 
     def __init__(self, id: str, kwargs: Mapping[str, Any] | None = None):
         if not isinstance(id, str) or not id:
             raise ContractError(f"id must be a name such as CartPole-v1, not {id!r}")
         self.id = id
         self.kwargs = dict(kwargs or {})
-        self._world: gymnasium.Env[Any, Any] | None = None
 
     def enable_frames(self) -> None:
         """Request the render mode ``rgb_array``. Raises :class:`RenderError` if ``kwargs`` request another."""
@@ -90,10 +91,10 @@ class GymnasiumEnvironment(Environment):
         """
         if self._frames:
             try_to_render(partial(_make, self.id), self.kwargs, f"environment {self.uid!r} ({self.id})")
-        world = self._world = _make(self.id, self.kwargs)
-        self._observed = list(parts_of("observation", world.observation_space))
-        self._action = Action("action", world.action_space)
-        self._rewards = rewards_of("reward", _reward_space(world))
+        env = self._env = _make(self.id, self.kwargs)
+        self._observed = list(parts_of("observation", env.observation_space))
+        self._action = Action("action", env.action_space)
+        self._rewards = rewards_of("reward", _reward_space(env))
         return EnvironmentBaseline(
             sensors=sensors_of(self._observed),
             actuators=actuators_of(self._action.parts),
@@ -104,16 +105,14 @@ class GymnasiumEnvironment(Environment):
         return f"Gymnasium's {self.id}"
 
     def reset(self) -> EnvironmentState:
-        assert self._world is not None
-        observation, info = self._world.reset(seed=int(self.rng.integers(2**31)))
+        observation, info = self._env.reset(seed=int(self.rng.integers(2**31)))
         return EnvironmentState(
             self._readings(observation), (0.0,) * len(self._rewards), world_state=_world_state(info)
         )
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
-        assert self._world is not None
         action = self._action.compose(setpoints, self.uid)
-        observation, gain, terminated, truncated, info = self._world.step(action)
+        observation, gain, terminated, truncated, info = self._env.step(action)
         return EnvironmentState(
             self._readings(observation),
             self.gains_of(gain),
@@ -130,19 +129,17 @@ class GymnasiumEnvironment(Environment):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The metadata of the environment, such as its render modes. Requires :meth:`setup`."""
-        assert self._world is not None
-        metadata: Mapping[str, Any] = self._world.metadata
+        metadata: Mapping[str, Any] = self._env.metadata
         return metadata
 
     def render(self) -> Any:
         """Render the state with the ``render_mode`` of ``kwargs``."""
-        assert self._world is not None
-        return self._world.render()
+        return self._env.render()
 
     def shutdown(self) -> None:
-        if self._world is not None:
-            self._world.close()
-            self._world = None
+        env = vars(self).pop("_env", None)
+        if env is not None:
+            env.close()
 
     def gains_of(self, gain: Any) -> tuple[float, ...]:
         """Return the rewards of a step. Raises :class:`ContractError` if they differ from the declared ones."""
@@ -150,8 +147,7 @@ class GymnasiumEnvironment(Environment):
 
     def _stepped(self) -> str:
         """Describe the step for error messages."""
-        assert self._world is not None
-        return f"environment {self.uid!r} ({class_name(type(self._world.unwrapped))}), step"
+        return f"environment {self.uid!r} ({class_name(type(self._env.unwrapped))}), step"
 
     def _readings(self, observation: Any) -> FloatVector:
         parts = [part.read(observation) for part in self._observed]
@@ -163,7 +159,7 @@ class _Together(Together):
 
     def __init__(self, copies: Sequence[GymnasiumEnvironment]):
         self._copies = copies
-        self._steps = [copy._world.step for copy in copies if copy._world is not None]
+        self._steps = [copy._env.step for copy in copies]
         self._observed, self._action = copies[0]._observed, copies[0]._action
         self.at = 0
 
@@ -206,14 +202,18 @@ class _Together(Together):
             yield self._copies[k]._readings(observation)
 
 
-def _reward_space(world: Any) -> Any:
+def _layers(env: Any) -> Iterator[Any]:
+    """Yield an environment and all that it wraps."""
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+    yield env
+
+
+def _reward_space(env: Any) -> Any:
     """Return the ``reward_space`` of the outermost layer that has one."""
-    while world is not None:
-        space = getattr(world, "reward_space", None)
-        if space is not None:
-            return space
-        world = world.env if isinstance(world, gymnasium.Wrapper) else None
-    return None
+    spaces = (getattr(layer, "reward_space", None) for layer in _layers(env))
+    return next((space for space in spaces if space is not None), None)
 
 
 def _world_state(info: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -232,7 +232,7 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     if limit() is not None:
         _check_allowed(id)
     try:
-        world = gymnasium.make(id, **kwargs)
+        env = gymnasium.make(id, **kwargs)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
         hint = did_you_mean(id, gymnasium.registry)
         raise ContractError(f"Gymnasium has no environment {id!r}{hint}: {error}") from error
@@ -243,17 +243,12 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except gymnasium.error.Error as error:
         raise ContractError(f"environment {id!r} cannot be made: {error}") from error
     except Exception as error:
-        misfits = _misfit(id, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+        raise failed_make(error, f"environment {id!r}", partial(_misfit, id, kwargs)) from error
     # record the modules that Gymnasium imported to make it
     note_module(id.rpartition(":")[0] or "gymnasium", library="gymnasium")
-    layer: Any = world
-    while layer is not None:
+    for layer in _layers(env):
         note_module(type(layer).__module__, library="gymnasium")
-        layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
-    return world
+    return env
 
 
 def _is_registered(name: str) -> bool:
@@ -270,15 +265,12 @@ def _call(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             f"{id!r} is a {type(maker).__name__}, and no function or class that makes an environment"
         )
     try:
-        world = maker(**kwargs)
+        env = maker(**kwargs)
     except Exception as error:
-        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
-    if not isinstance(world, gymnasium.Env):
-        raise ContractError(f"{id!r} returns a {type(world).__name__}, which is no gymnasium.Env")
-    return world
+        raise failed_make(error, f"environment {id!r}", partial(misfit, maker, kwargs)) from error
+    if not isinstance(env, gymnasium.Env):
+        raise ContractError(f"{id!r} returns a {type(env).__name__}, which is no gymnasium.Env")
+    return env
 
 
 def _misfit(id: str, kwargs: Mapping[str, Any]) -> str | None:
@@ -304,8 +296,4 @@ def _check_allowed(id: str) -> None:
         )
     makers: list[Any] = [spec, *spec.additional_wrappers]
     for maker in makers:
-        origin = maker.entry_point
-        home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
-        fault = None if home.partition(".")[0] == "gymnasium" else refusal(str(home))
-        if fault is not None:
-            raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
+        check_maker(id, maker.entry_point, "gymnasium")

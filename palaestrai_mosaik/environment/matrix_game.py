@@ -40,8 +40,6 @@ class MatrixGame(BatchEnvironment):
     """
 
     # each player's last choice, or the number of its choices before the first round
-
-    # what each of them has chosen last, or how many choices it has
     state_shapes = ((), ())
     state_dtypes = (np.int32, np.int32)
     observation_shapes = ((), ())

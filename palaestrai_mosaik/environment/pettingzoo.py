@@ -24,18 +24,19 @@ from palaestrai_mosaik.core.importing import (
     import_module,
     misfit,
     needed,
-    raised_at,
-    refusal,
 )
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
+from .batch import slices_of
 from .environment import Environment, EnvironmentBaseline, EnvironmentState
 from .farama import (
     Action,
     Part,
     actuators_of,
+    check_maker,
+    failed_make,
     gained,
     nearest_to_zero,
     parts_of,
@@ -166,10 +167,9 @@ def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
     except ImportError as error:
         raise ContractError(f"game {id!r} needs what is not there: {error}") from error
     except Exception as error:
-        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
-        if misfits is not None:
-            raise ContractError(f"game {id!r} does not take these kwargs: {misfits}") from error
-        raise ContractError(f"game {id!r} cannot be made with {dict(kwargs)}: {raised_at(error)}") from error
+        raise failed_make(
+            error, f"game {id!r}", partial(misfit, maker, kwargs), f" with {dict(kwargs)}"
+        ) from error
     for kind, theirs, ours in ((PARALLEL, ParallelEnv, ParallelGame), (AEC, AECEnv, TurnGame)):
         if isinstance(made, theirs):
             if api not in (None, kind):
@@ -227,13 +227,8 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
     key = re.sub(r"_v(?=\d+$)", "-v", id)
     for kind, registry in registries.items():
         if api in (None, kind) and key in registry:
-            spec = registry[key]
-            origin = spec.entry_point
-            home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
-            fault = None if home.partition(".")[0] == "pettingzoo" else refusal(home)
-            if fault is not None:
-                raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
-            make: Callable[..., Any] = spec.make
+            check_maker(id, registry[key].entry_point, "pettingzoo")
+            make: Callable[..., Any] = registry[key].make
             return make
     names = {name for kind, registry in registries.items() if api in (None, kind) for name in registry}
     which = "" if api is None else f" of the API {api!r}"
@@ -357,6 +352,8 @@ class PettingZooEnvironment(Environment):
     missing_remedy = ""
     #: whether frames are requested
     _frames = False
+    #: the game from its setup to its shutdown
+    _game: Game
 
     def __init__(
         self,
@@ -384,7 +381,6 @@ class PettingZooEnvironment(Environment):
         self.api = api
         self.illegal_moves = illegal_moves
         self.patience = patience
-        self._game: Game | None = None
 
     def enable_frames(self) -> None:
         """Request the render mode ``rgb_array``. Raises :class:`RenderError` if ``kwargs`` request another."""
@@ -407,10 +403,8 @@ class PettingZooEnvironment(Environment):
         masked = any(MASK in info for info in game.infos.values())
         self._seats = {agent: GameAgent(agent, game, masked) for agent in game.agents}
         seats = list(self._seats.values())
-        end = 0
-        for seat in seats:
-            seat.where = slice(end, end + seat.action.size)
-            end += seat.action.size
+        for seat, part in zip(seats, slices_of([(seat.action.size,) for seat in seats]), strict=True):
+            seat.where = part
         sensors = [sensor for seat in seats for sensor in seat.sensors]
         if self._turns:
             sensors.append(SensorInformation(0, Discrete(len(seats) + 1), "turn"))
@@ -421,7 +415,6 @@ class PettingZooEnvironment(Environment):
         return f"PettingZoo's {self.id}"
 
     def reset(self) -> EnvironmentState:
-        assert self._game is not None
         for seat in self._seats.values():
             seat.begin()
         self._waited = 0
@@ -431,7 +424,6 @@ class PettingZooEnvironment(Environment):
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
         game = self._game
-        assert game is not None
         for seat in self._seats.values():
             seat.take(setpoints[seat.where])
         movers = game.playing if game.turn is None else [game.turn]
@@ -452,13 +444,12 @@ class PettingZooEnvironment(Environment):
 
     def render(self) -> Any:
         """Render the state with the ``render_mode`` of ``kwargs``."""
-        assert self._game is not None
         return self._game.made.render()
 
     def shutdown(self) -> None:
-        if self._game is not None:
-            self._game.made.close()
-            self._game = None
+        game = vars(self).pop("_game", None)
+        if game is not None:
+            game.made.close()
 
     def _move(self, seat: GameAgent, setpoints: FloatVector) -> Any:
         """Return an agent's action for the game. Raises :class:`ActionError` for an illegal move."""
@@ -486,7 +477,6 @@ class PettingZooEnvironment(Environment):
     def _look(self) -> dict[str, Any]:
         """Store the game's observations and rewards in the seats, and return the infos."""
         game = self._game
-        assert game is not None
         for agent, seen in game.seen.items():
             self._seats[agent].observe(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
@@ -497,13 +487,11 @@ class PettingZooEnvironment(Environment):
 
     def _stepped(self, seat: GameAgent) -> str:
         """Describe the step for error messages."""
-        assert self._game is not None
         game = class_name(type(self._game.made.unwrapped))
         return f"environment {self.uid!r} ({game}), step, agent {seat.uid!r}"
 
     def _state(self, infos: Mapping[str, Any]) -> EnvironmentState:
         game = self._game
-        assert game is not None
         seats = self._seats.values()
         parts = [part for seat in seats for part in seat.vector(seat.agent in game.playing)]
         if self._turns:

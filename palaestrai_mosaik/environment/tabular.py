@@ -132,16 +132,8 @@ class SlipperyGrid(TabularMDP):
                     transitions[cell, action, next_cell] += chance
         rewards = np.zeros_like(transitions)
         rewards[~over] = flat == "G"
-        starts = flat == "S"
-        super().__init__(
-            transitions,
-            rewards,
-            starts / starts.sum(),
-            np.flatnonzero(over).tolist(),
-            batch,
-            first,
-            max_steps,
-        )
+        starts, terminal = flat == "S", np.flatnonzero(over).tolist()
+        super().__init__(transitions, rewards, starts / starts.sum(), terminal, batch, first, max_steps)
 
 
 def _table(name: str, values: npt.ArrayLike, shape: tuple[int, ...] | None) -> FloatVector:

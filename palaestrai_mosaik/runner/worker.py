@@ -17,7 +17,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import ENDED_BY_USER, EpisodeCoordinator
-from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
+from palaestrai_mosaik.simulation.environment_handle import AgentSink, EnvironmentHandle, EnvironmentSink
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
@@ -96,10 +96,10 @@ class Running:
 class Recording(Protocol):
     """The destination of a worker's rows: the phase's recorder, or a message to it."""
 
-    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentSink:
         """Return the stream of an agent's group of identical bodies."""
 
-    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
+    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentSink:
         """Return the stream of an environment."""
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
@@ -209,12 +209,12 @@ class Worker:
         except BaseException as error:
             self._abandon(task, error, started)
             if isinstance(error, GeneratorExit):
-                self._world = episode.world
+                self._world = episode.builder
             raise
         if not coordinator.over:
             # interrupted while a simulator was busy
             coordinator.abandon(ENDED_BY_USER)
-        self._world = episode.world
+        self._world = episode.builder
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
 

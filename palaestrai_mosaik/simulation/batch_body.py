@@ -200,22 +200,10 @@ class BatchBody(BaseBody[BatchBodyRows]):
         if handle.replays and handle.recorded is not None:
             proposed = setpoints
             setpoints = handle.recorded[self.channels.rows[acting]][:, self.channels.put]
-        nothing = np.zeros(len(acting), dtype=bool)
+        never = np.zeros(len(acting), dtype=bool)
+        nothing = _NO_REWARDS, _NO_REWARDS, never, never
         self.open = BatchBodyRows(
-            acting,
-            steps,
-            time,
-            episodes,
-            readings,
-            setpoints,
-            data,
-            wall,
-            proposed,
-            statistics,
-            _NO_REWARDS,
-            _NO_REWARDS,
-            nothing,
-            nothing,
+            acting, steps, time, episodes, readings, setpoints, data, wall, proposed, statistics, *nothing
         )
         # acting once per step of the environment, the bodies have no earlier unread packets
         self.values = {self._output: ((time, self.order, (incarnations, self.channels.put), setpoints),)}
@@ -323,35 +311,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         rows.learned = True
         learner = self.learner
         assert learner is not None
-        columns = zip(
-            rows.places.tolist(),
-            rows.readings,
-            rows.setpoints,
-            rows.rewards,
-            rows.objective.tolist(),
-            repeat(None) if rows.data is None else rows.data,
-            rows.terminated.tolist(),
-            rows.truncated.tolist(),
-            rows.step.tolist(),
-            strict=False,
-        )
-        experiences = [
-            Experience(
-                self.muscles[index],
-                readings,
-                setpoints,
-                rewards,
-                objective,
-                data,
-                readings,
-                setpoints,
-                terminated,
-                truncated,
-                None if final is None else final[index],
-                step,
-            )
-            for index, readings, setpoints, rewards, objective, data, terminated, truncated, step in columns
-        ]
+        experiences = self._experiences(rows, final)
         before = learner.updates
         update = learner.learn_batch(experiences)
         steps = dict(zip(rows.places.tolist(), rows.step.tolist(), strict=True))
@@ -368,26 +328,28 @@ class BatchBody(BaseBody[BatchBodyRows]):
             if number > before:
                 self.update_of(experience.muscle, newest)
 
+    def _experiences(self, rows: BatchBodyRows, final: FloatMatrix | None) -> list[Experience]:
+        """Return the rows one by one; ``final``: the newest readings of all bodies."""
+        indices, steps, objectives = rows.places.tolist(), rows.step.tolist(), rows.objective.tolist()
+        data = repeat(None) if rows.data is None else rows.data
+        values = zip(rows.readings, rows.setpoints, rows.rewards, objectives, data, strict=False)
+        ends = zip(rows.terminated.tolist(), rows.truncated.tolist(), strict=True)
+        finals = repeat(None) if final is None else final[indices]
+        # without filters, the muscle's observations and actions are the readings and set-points
+        return [
+            Experience(self.muscles[index], *value, *value[:2], *end, after, step)
+            for index, value, end, after, step in zip(indices, values, ends, finals, steps, strict=False)
+        ]
+
     def _write(self, row: BatchBodyRows) -> None:
         if self.stream is not None:
-            self.stream.append_rows(
-                AgentRows(
-                    self.worker,
-                    self.episode,
-                    np.full(len(row.places), row.time),
-                    row.step,
-                    self.numbers[row.places],
-                    row.environment_episode,
-                    row.readings,
-                    row.setpoints,
-                    row.rewards,
-                    row.objective,
-                    row.terminated,
-                    row.truncated,
-                    row.wall,
-                    row.proposed,
-                )
+            times, bodies = np.full(len(row.places), row.time), self.numbers[row.places]
+            episodes = row.environment_episode
+            values = row.readings, row.setpoints, row.rewards, row.objective, row.terminated, row.truncated
+            rows = AgentRows(
+                self.worker, self.episode, times, row.step, bodies, episodes, *values, row.wall, row.proposed
             )
+            self.stream.append_rows(rows)
         reported, self._reported = self._reported, []
         if self.statistic is not None:
             for step, statistics in reported:

@@ -21,7 +21,7 @@ from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
 from .connections import STATES, Channels, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
-from .environment_handle import AgentStream, EnvironmentHandle
+from .environment_handle import AgentSink, EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 
 #: default number of rows in a muscle's memory
@@ -72,7 +72,7 @@ class BaseBody(ABC, Generic[RowT]):
     order = 0
     #: receives the updates from rows of this body (``None``: its muscle)
     on_update: Callable[[Any], None] | None = None
-    stream: AgentStream | None = None
+    stream: AgentSink | None = None
     statistic: Callable[[int, int, int, str, Any], None] | None = None
 
     def __init__(
@@ -377,19 +377,8 @@ class Body(BaseBody[Row]):
             actions = setpoints = self._recorded(setpoints)
             if filters is not None:
                 actions = filters.undo(setpoints)
-        self.open = Row(
-            self._filled,
-            time,
-            self.episodes,
-            readings,
-            setpoints,
-            observations,
-            actions,
-            data,
-            wall,
-            replaced,
-            statistics,
-        )
+        choice = setpoints, observations, actions, data
+        self.open = Row(self._filled, time, self.episodes, readings, *choice, wall, replaced, statistics)
         self._collected = None
         values: dict[str, Any] = {}
         for wire in self.outputs:
@@ -398,7 +387,7 @@ class Body(BaseBody[Row]):
                 packet = (time, self.order, wire.put, sent)
                 # mosaik delivers only the newest value, so it must include earlier unread packets
                 last_step = time - time % wire.step_size
-                unread = [p for p in self.values[wire.attribute] if p[0] >= last_step]
+                unread = [earlier for earlier in self.values[wire.attribute] if earlier[0] >= last_step]
                 values[wire.attribute] = (*unread, packet)
             else:
                 values[wire.attribute] = self._value_for(wire, setpoints)
@@ -434,7 +423,10 @@ class Body(BaseBody[Row]):
 
         An environment without a new state has a reward of 0.
         """
-        parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.handles]
+        parts = [
+            handle.vector[handle.n_readings : -2] if handle in fresh else np.zeros(handle.n_rewards)
+            for handle in self.handles
+        ]
         rewards: FloatVector = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self._collected = rewards if self._collected is None else self._collected + rewards
         return self._collected
@@ -514,22 +506,9 @@ class Body(BaseBody[Row]):
             final = self.look_ahead()
         row, learner = self.closed, self.learner
         assert row is not None and learner is not None
-        update = learner.learn(
-            Experience(
-                self.muscle.uid,
-                row.readings,
-                row.setpoints,
-                row.rewards,
-                row.objective,
-                row.data,
-                row.observations,
-                row.actions,
-                row.terminated,
-                row.truncated,
-                final,
-                row.step,
-            )
-        )
+        values = row.readings, row.setpoints, row.rewards, row.objective, row.data
+        of_muscle, ends = (row.observations, row.actions), (row.terminated, row.truncated)
+        update = learner.learn(Experience(self.muscle.uid, *values, *of_muscle, *ends, final, row.step))
         if learner.statistics:
             check_statistics(self.agent, row.statistics, learner.statistics)
             row.statistics |= learner.statistics
@@ -553,22 +532,10 @@ class Body(BaseBody[Row]):
 
     def _write(self, row: Row) -> None:
         if self.stream is not None:
-            self.stream.append(
-                self.worker,
-                self.episode,
-                row.step,
-                row.time,
-                row.readings,
-                row.setpoints,
-                row.rewards,
-                row.objective,
-                row.terminated,
-                row.truncated,
-                row.wall,
-                self.number,
-                row.environment_episode,
-                row.proposed,
-            )
+            when = self.worker, self.episode, row.step, row.time
+            values = row.readings, row.setpoints, row.rewards, row.objective, row.terminated, row.truncated
+            body = self.number, row.environment_episode
+            self.stream.append(*when, *values, row.wall, *body, row.proposed)
         if self.statistic is not None:
             for key, value in row.statistics.items():
                 self.statistic(self.worker, self.episode, row.step, key, value)

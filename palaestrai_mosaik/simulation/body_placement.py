@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective
 from palaestrai_mosaik.core.errors import did_you_mean
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 
@@ -107,15 +108,17 @@ class BodyGroup:
         if self.batch is not None:
             start = len(f"{self.batch.uid}.{self.spec.first}.")
             return [f"{self.batch.uid}.{BODY_NUMBER}.{name[start:]}" for name in names]
-        shapes = [shape for p in patterns if self.numbered and (shape := _shape(p, self.spec.first))]
-        common_names = []
-        for name in names:
-            match = next((m for m in (shape.fullmatch(name) for shape in shapes) if m), None)
-            if match is not None:
-                for group_number in range(match.re.groups, 0, -1):
-                    name = name[: match.start(group_number)] + BODY_NUMBER + name[match.end(group_number) :]
-            common_names.append(name)
-        return common_names
+        shapes = [_shape(pattern, self.spec.first) for pattern in patterns if self.numbered]
+        return [_with_placeholder(name, list(filter(None, shapes))) for name in names]
+
+
+def _with_placeholder(name: str, shapes: Sequence[re.Pattern[str]]) -> str:
+    """Replace the number in ``name`` at the groups of the first of ``shapes`` that matches."""
+    match = next(filter(None, (shape.fullmatch(name) for shape in shapes)), None)
+    if match is not None:
+        for group in range(match.re.groups, 0, -1):
+            name = name[: match.start(group)] + BODY_NUMBER + name[match.end(group) :]
+    return name
 
 
 def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
@@ -156,41 +159,40 @@ def place_bodies(
     return groups, faults
 
 
+@dataclass
 class _Placing:
-    def __init__(
-        self,
-        agent: str,
-        handles: Sequence[EnvironmentHandle],
-        spec: BodySpec,
-        path: tuple[str | int, ...],
-        faults: list[Fault],
-        complete: bool,
-    ):
-        self.agent, self.handles, self.spec = agent, handles, spec
-        self.path, self.faults, self.complete = path, faults, complete
+    """Places the bodies of one entry at ``path`` of the agent's; adds problems to ``faults``."""
+
+    agent: str
+    handles: Sequence[EnvironmentHandle]
+    spec: BodySpec
+    path: tuple[str | int, ...]
+    faults: list[Fault]
+    complete: bool
 
     def group(self, index: int, first: int, numbered: bool) -> BodyGroup | None:
         """Return the group, or ``None`` if it has a problem."""
         patterns, before = self._patterns(), len(self.faults)
         batch = self._batch(patterns) if numbered else None
-        if batch is not None:
-            local = self._local(batch, patterns)
-            if len(self.faults) > before:
-                return None
-            return BodyGroup(self.agent, self.spec, index, first, numbered, self.handles, batch, local)
-        ids: list[Names] = []
+        local: Names = ((), ()) if batch is None else self._local(batch, patterns)
+        ids = self._ids(patterns, numbered) if batch is None else []
+        if len(self.faults) > before:
+            return None
+        return BodyGroup(self.agent, self.spec, index, first, numbered, self.handles, batch, local, ids)
+
+    def _ids(self, patterns: dict[str, Sequence[str]], numbered: bool) -> list[Names]:
+        """Return the full ids for each body, up to the first one with a problem."""
+        spec, before = self.spec, len(self.faults)
+        # bodies without a number in their channels share them
         alike = not any(BODY_NUMBER in pattern for names in patterns.values() for pattern in names)
-        for number in range(self.spec.first, self.spec.first + self.spec.count):
-            if alike and ids:
-                # bodies without a number in their channels share them
-                ids *= self.spec.count
-                break
+        ids: list[Names] = []
+        for number in range(spec.first, spec.first + (1 if alike else spec.count)):
             ids.append(self._resolved(patterns, number, self.handles))
             if numbered:
-                self._one_environment(ids[-1], number)
+                self._check_environments(ids[-1], number)
             if len(self.faults) > before:
-                return None
-        return BodyGroup(self.agent, self.spec, index, first, numbered, self.handles, None, ((), ()), ids)
+                break
+        return ids * spec.count if alike else ids
 
     def _patterns(self) -> dict[str, Sequence[str]]:
         spec = self.spec
@@ -217,17 +219,10 @@ class _Placing:
         spec = self.spec
         last = spec.first + spec.count - 1
         if last >= batch.batch:
-            which = (
-                f"bodies need the incarnations {spec.first} to {last}"
-                if spec.count > 1
-                else (f"the body needs the incarnation {last}")
-            )
-            self.faults.append(
-                (
-                    f"{which}, but environment {batch.uid!r} has {batch.batch} (0 to {batch.batch - 1})",
-                    (*self.path, "count"),
-                )
-            )
+            several = f"bodies need the incarnations {spec.first} to {last}"
+            which = several if spec.count > 1 else f"the body needs the incarnation {last}"
+            message = f"{which}, but environment {batch.uid!r} has {batch.batch} (0 to {batch.batch - 1})"
+            self.faults.append((message, (*self.path, "count")))
             return (), ()
         sensors, actuators = self._resolved(patterns, spec.first, [batch])
         start = len(f"{batch.uid}.{spec.first}.")
@@ -237,60 +232,53 @@ class _Placing:
         self, patterns: dict[str, Sequence[str]], number: int, handles: Sequence[EnvironmentHandle]
     ) -> Names:
         """Return the ids in ``handles`` that the patterns select for the body ``number``."""
-        names: dict[str, list[str]] = {}
-        for kind, kind_patterns in patterns.items():
-            names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in kind_patterns]
+        ids: list[tuple[str, ...]] = []
+        for kind in ("sensors", "actuators"):
+            names = [pattern.replace(BODY_NUMBER, str(number)) for pattern in patterns[kind]]
             # a selection of everything may be empty for one kind
-            for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
-                if means_all(handles, name) or any(handle.match(kind, name) for handle in handles):
-                    continue
-                if self.complete or any(name.startswith(f"{handle.uid}.") for handle in handles):
-                    self.faults.append((self._unknown(kind, name), (*self.path, kind, k)))
-        return match_all(handles, "sensors", names["sensors"]), match_all(
-            handles, "actuators", names["actuators"]
-        )
+            if getattr(self.spec, kind):
+                self._check_names(kind, names, handles)
+            ids.append(match_all(handles, kind, names))
+        return ids[0], ids[1]
 
-    def _one_environment(self, names: Names, number: int) -> None:
-        uids = list(dict.fromkeys(self._handles_of([*names[0], *names[1]])))
+    def _check_names(self, kind: str, names: Sequence[str], handles: Sequence[EnvironmentHandle]) -> None:
+        """Add a problem for each name that selects nothing in ``handles``."""
+        for k, name in enumerate(names):
+            if means_all(handles, name) or any(handle.match(kind, name) for handle in handles):
+                continue
+            if self.complete or any(name.startswith(f"{handle.uid}.") for handle in handles):
+                self.faults.append((self._unknown(kind, name), (*self.path, kind, k)))
+
+    def _check_environments(self, names: Names, number: int) -> None:
+        """Add a problem if a body is in several environments."""
+        homes = [
+            next(filter(None, (handle.handle_of(name) for handle in self.handles)), None)
+            for name in (*names[0], *names[1])
+        ]
+        uids = list(dict.fromkeys(home.uid for home in homes if home is not None))
         if len(uids) > 1:
-            self.faults.append(
-                (
-                    f"body {number} would be in {len(uids)} environments ({', '.join(uids[:4])}"
-                    f"{', ...' if len(uids) > 4 else ''}); a body is one incarnation of its agent in one environment: "
-                    "give each of them an entry of its own",
-                    self.path,
-                )
+            message = (
+                f"body {number} would be in {len(uids)} environments ({listed(uids, 4)}); a body is one incarnation of "
+                "its agent in one environment: give each of them an entry of its own"
             )
-
-    def _handles_of(self, names: Sequence[str]) -> Iterator[str]:
-        for name in names:
-            for handle in self.handles:
-                channel_handle = handle.handle_of(name)
-                if channel_handle is not None:
-                    yield channel_handle.uid
-                    break
+            self.faults.append((message, self.path))
 
     def _unknown(self, kind: str, name: str) -> str:
         offered = [uid for handle in self.handles for uid in getattr(handle, kind).uids]
         # compare only the literal part of a pattern
         near = did_you_mean(re.sub(r"[*?]|\[[^\]]*\]", "", name), offered)
-        what = f"no {kind[:-1]} {name!r}"
-        if is_pattern(name):
-            what = f"no {kind[:-1]} matches the pattern {name!r}"
-        return f"{what}{near}; {_offer(self.handles, kind, name)}"
+        which = f"matches the pattern {name!r}" if is_pattern(name) else repr(name)
+        return f"no {kind[:-1]} {which}{near}; {_offer(self.handles, kind, name)}"
 
 
 def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
-    def texts() -> Iterator[str]:
-        for handle in handles:
-            if name.startswith(f"{handle.uid}."):
-                uids = getattr(handle, kind).uids
-                listing = ", ".join(uids[:12]) + (f", ... ({len(uids)} in all)" if len(uids) > 12 else "")
-                range_text = (
-                    f" for {BODY_NUMBER} from 0 to {handle.batch - 1}"
-                    if isinstance(handle, BatchHandle)
-                    else ""
-                )
-                yield f"environment {handle.uid!r} offers {listing or 'none'}{range_text}"
-
-    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in handles)}"
+    offers = []
+    for handle in handles:
+        if name.startswith(f"{handle.uid}."):
+            uids = getattr(handle, kind).uids
+            numbers = (
+                f" for {BODY_NUMBER} from 0 to {handle.batch - 1}" if isinstance(handle, BatchHandle) else ""
+            )
+            total = f" ({len(uids)} in all)" if len(uids) > 12 else ""
+            offers.append(f"environment {handle.uid!r} offers {listed(uids, 12) or 'none'}{total}{numbers}")
+    return "; ".join(offers) or f"environments are {', '.join(repr(handle.uid) for handle in handles)}"

@@ -84,17 +84,6 @@ def unread(attributes: Mapping[str, Mapping[str, Any]], since: int) -> list[Pack
     return packets
 
 
-def _meta(models: Mapping[str, Sequence[str]], kinds: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    return {
-        "api_version": "3.0",
-        "type": "hybrid",
-        "models": {
-            model: {"public": True, "params": ["eid"], "attrs": list(attributes), **kinds}
-            for model, attributes in models.items()
-        },
-    }
-
-
 class BridgeSimulator(mosaik_api_v3.Simulator):
     """Base of these simulators: creates entities under a given id, and stores failures."""
 
@@ -104,7 +93,11 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
         name: str,
         kinds: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ):
-        super().__init__(_meta(models, kinds))
+        described = {
+            model: {"public": True, "params": ["eid"], "attrs": list(attributes), **kinds}
+            for model, attributes in models.items()
+        }
+        super().__init__({"api_version": "3.0", "type": "hybrid", "models": described})
         self.name = name
         self.outputs: dict[str, dict[str, Any]] = {}
         #: exceptions of users' code; one list for all simulators of a world
@@ -114,13 +107,10 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
         """Store an exception of users' code, and return the exception to raise into mosaik."""
         if isinstance(error, KeyboardInterrupt):
             return error
+        noted = any(note.startswith("raised in ") for note in getattr(error, "__notes__", ()))
         # messages of this package's own errors name their source
-        note = f"raised in {self.name}"
-        noted = any(
-            existing_note.startswith("raised in ") for existing_note in getattr(error, "__notes__", ())
-        )
         if not isinstance(error, PalaestraiMosaikError) and not noted:
-            error.add_note(note)
+            error.add_note(f"raised in {self.name}")
         self.failures.append(ordinary(error, self.name))
         return Stopped(self.name)
 
@@ -261,9 +251,8 @@ class BatchSimulator(BridgeSimulator):
         if eid in self._numbers:
             return self._numbers[eid], put
         rows, columns = put
-        return (
-            np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
-        )
+        arrays = isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray)
+        return np.ix_(rows, columns) if arrays else put
 
 
 class CoordinatorSimulator(BridgeSimulator):
@@ -328,7 +317,7 @@ class CoordinatorSimulator(BridgeSimulator):
         if coordinator.over:
             self.stop(time)
             return None
-        steps = [p.step_size for p in coordinator.handles if not p.stopped]
+        steps = [handle.step_size for handle in coordinator.handles if not handle.stopped]
         return min([time - time % step + step for step in steps], default=None)
 
 

@@ -28,10 +28,10 @@ class Channels:
         read = [self._handle_of(handles, uid) for uid in sensors]
         used = {*read, *(self._handle_of(handles, uid) for uid in actuators)}
         #: the environments (or incarnations) that it reads from or acts in, in the document's order
-        self.handles = tuple(sorted(used, key=lambda p: (handles.index(p.root), p.number)))
+        self.handles = tuple(sorted(used, key=lambda handle: (handles.index(handle.root), handle.number)))
         #: the environments that make this agent act by new readings
         self.watched = frozenset(read) or frozenset(used)
-        self.rewards = [f"{p.uid}.{r.uid}" for p in self.handles for r in p.rewards]
+        self.rewards = [f"{handle.uid}.{reward.uid}" for handle in self.handles for reward in handle.rewards]
         self.sensors = self._select(handles, "sensors", sensors)
         self.actuators = self._select(handles, "actuators", actuators)
         #: for each environment, the indices of readings in its state and in the agent's vector
@@ -145,20 +145,19 @@ def shared_actuators(
     ``owned``: name and actuators of every agent. Each problem comes with the index in
     ``owned`` of the later owner.
     """
-    in_groups = {u for p in handles if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
+    groups = [handle for handle in handles if isinstance(handle.domain, CoSimulation)]
+    in_groups = {uid for handle in groups for uid in handle.actuators.uids}
     owners: dict[str, str] = {}
     problems = []
     for index, (name, uids) in enumerate(owned):
         shared = [uid for uid in uids if uid in owners]
         if shared:
             more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
-            problems.append(
-                (
-                    index,
-                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]} and to {name}; in a co-simulation "
-                    "an actuator has one owner, because mosaik gives both values to the entity without an order",
-                )
+            message = (
+                f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]} and to {name}; in a co-simulation "
+                "an actuator has one owner, because mosaik gives both values to the entity without an order"
             )
+            problems.append((index, message))
         owners |= dict.fromkeys((uid for uid in uids if uid in in_groups), name)
     return problems
 
@@ -180,9 +179,8 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
                 # whether it may be missing is checked with all other values
                 vector[wire.put] = np.nan
                 continue
-            raise ContractError(
-                f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
-            ) from error
+            message = f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
+            raise ContractError(message) from error
     vector.setflags(write=False)
     return vector
 
@@ -262,10 +260,8 @@ def wire_actuators(
         else:
             actuator = plan.actuators[i]
             if actuator.index is None:
-                name, value = (
-                    f"{handle.uid}.{actuator.entity}.{actuator.attribute}",
-                    actuator.information.value,
-                )
+                name = f"{handle.uid}.{actuator.entity}.{actuator.attribute}"
+                value = actuator.information.value
                 convert, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
                 wires.append(OutputWire(name, places(take), False, None, "value", 0, convert, value, at))
                 links.append(MosaikConnection(e, actuator.entity, name, actuator.attribute, value))
@@ -278,19 +274,9 @@ def wire_actuators(
         name = ".".join(part for part in (f"{e}-{sockets.handles[e].uid}", entity, attribute) if part)
         # only attributes of a co-simulation have a size
         kind = "vector" if size else "packet"
-        initial = np.full(size, np.nan) if size else ()
-        wires.append(
-            OutputWire(
-                name,
-                places(taken),
-                taken == list(range(position)),
-                places(placed),
-                kind,
-                size,
-                initial=initial,
-                step_size=sockets.handles[e].step_size,
-            )
-        )
+        initial, step_size = np.full(size, np.nan) if size else (), sockets.handles[e].step_size
+        indices = places(taken), taken == list(range(position)), places(placed)
+        wires.append(OutputWire(name, *indices, kind, size, initial=initial, step_size=step_size))
         links.append(MosaikConnection(e, entity, name, attribute, initial))
     return wires, links
 

@@ -71,7 +71,6 @@ class EpisodeCoordinator:
         self.handles = tuple(handles)
         self.bodies = tuple(bodies)
         self.conditions = tuple(conditions)
-        self.environments_reset = False
         self.taking_turns = taking_turns
         never: Any = SimpleNamespace(requested=False)
         self.interrupt: Interruptible = interrupt or never
@@ -79,18 +78,8 @@ class EpisodeCoordinator:
         self.on_step = on_step
         #: the bodies under external control
         self.external_control: ExternalControl | None = None
-        self.worker = self.episode = self.steps = -1
-        self.time = 0
-        self.over = False
-        self.flow = SimulationFlowControl.CONTINUE
-        self.ended_by = ""
-        #: the pair (terminated, truncated) of every environment's newest state, and the number of its ends
-        self.ended: dict[str, tuple[bool, bool]] = {}
-        self.endings: dict[str, int] = {}
         #: the environments with a new state
         self.fresh: Collection[EnvironmentHandle] = ()
-        #: number of bodies still to act at this time; after the last one, :meth:`flush_rows` is due
-        self.missing = 0
         #: the bodies of every agent
         self.agents: dict[str, list[AnyBody]] = {}
         #: new updates of brains, for all bodies of the agent
@@ -103,6 +92,7 @@ class EpisodeCoordinator:
         for same_agent in self.agents.values():
             if len(same_agent) > 1:
                 self._share(same_agent)
+        self.begin(-1, -1)
 
     def begin(self, worker: int, episode: int) -> None:
         """Start an episode."""
@@ -110,6 +100,7 @@ class EpisodeCoordinator:
         self.time = 0
         #: environment steps so far; the first state is not a step
         self.steps = -1
+        #: number of bodies still to act at this time; after the last one, :meth:`flush_rows` is due
         self.missing = 0
         self.turn = 0
         self.stepped: set[EnvironmentHandle] = set()
@@ -117,7 +108,8 @@ class EpisodeCoordinator:
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
         names = [name for handle in self.handles for name in handle.names]
-        self.ended = dict.fromkeys(names, (False, False))
+        #: the pair (terminated, truncated) of every environment's newest state, and the number of its ends
+        self.ended: dict[str, tuple[bool, bool]] = dict.fromkeys(names, (False, False))
         self.endings = dict.fromkeys(names, 0)
         self.some_done = False
         self.environments_reset = any(condition.environments_reset for condition in self.conditions)
@@ -355,7 +347,8 @@ class EpisodeCoordinator:
 
     def _turn(self) -> Sequence[AnyBody]:
         self.stepped.update(self.fresh)
-        if not self.bodies or any(p not in self.stepped and not p.stopped for p in self.handles):
+        waiting = [handle for handle in self.handles if handle not in self.stepped and not handle.stopped]
+        if not self.bodies or waiting:
             return ()
         self.stepped.clear()
         names = list(self.agents)

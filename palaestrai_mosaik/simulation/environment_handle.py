@@ -52,8 +52,8 @@ class RowSink(Protocol[Rows_contra]):
         """Add a row for each body or incarnation."""
 
 
-AgentStream = RowSink[AgentRows]
-EnvironmentStream = RowSink[EnvironmentRows]
+AgentSink = RowSink[AgentRows]
+EnvironmentSink = RowSink[EnvironmentRows]
 
 
 class EnvironmentHandle:
@@ -99,7 +99,7 @@ class EnvironmentHandle:
             transformer.setup(self.baseline)
         self.n_readings = self.sensors.size
         self.n_rewards = len(self.rewards)
-        self.stream: EnvironmentStream | None = None
+        self.stream: EnvironmentSink | None = None
         #: whether it can restart while the episode of the phase continues
         self.begins_again = not isinstance(domain, CoSimulation)
         self.begin()
@@ -234,23 +234,13 @@ class EnvironmentHandle:
         """Record the newest state."""
         if self.stream is None or self.state is None:
             return
-        state, n = self.state, self.n_readings
+        state = self.state
         if self.transformer is not None:
             state = self._transformed(state)
-        vector = self.vector
-        self.stream.append(
-            self.domain.worker,
-            self.domain.episode,
-            self.steps,
-            time,
-            state.readings,
-            vector[n:-2],
-            self.terminated,
-            self.truncated,
-            state.world_state,
-            0,
-            self.episodes,
-        )
+        when = self.domain.worker, self.domain.episode, self.steps, time
+        values = state.readings, self.vector[self.n_readings : -2]
+        ends = self.terminated, self.truncated
+        self.stream.append(*when, *values, *ends, state.world_state, 0, self.episodes)
 
 
 def places(indices: Sequence[int]) -> Places:
@@ -263,15 +253,11 @@ def places(indices: Sequence[int]) -> Places:
 
 def channel_names(channels: Iterable[Any]) -> list[str]:
     """Return a uid for each number of sensors or actuators: ``level``, or ``levels[0]``, ``levels[1]``."""
-    return [
-        name
-        for channel in channels
-        for name in (
-            [channel.uid]
-            if channel.space.size == 1
-            else [f"{channel.uid}[{i}]" for i in range(channel.space.size)]
-        )
-    ]
+    names: list[str] = []
+    for channel in channels:
+        size = channel.space.size
+        names += [channel.uid] if size == 1 else [f"{channel.uid}[{i}]" for i in range(size)]
+    return names
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
@@ -467,19 +453,12 @@ class BatchHandle(EnvironmentHandle):
         if self.stream is None:
             return
         vector, n = self.vector, self.n_readings
+        when = self.domain.worker, self.domain.episode, time, self.steps
+        numbers = np.arange(self.batch, dtype=np.int32)
+        terminated, truncated = vector[:, -2] != 0, vector[:, -1] != 0
+        readings, rewards = vector[:, :n], vector[:, n:-2]
         self.stream.append_rows(
-            EnvironmentRows(
-                self.domain.worker,
-                self.domain.episode,
-                time,
-                self.steps,
-                np.arange(self.batch, dtype=np.int32),
-                self.counts,
-                vector[:, :n],
-                vector[:, n:-2],
-                vector[:, -2] != 0,
-                vector[:, -1] != 0,
-            )
+            EnvironmentRows(*when, numbers, self.counts, readings, rewards, terminated, truncated)
         )
 
 

@@ -95,20 +95,10 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
     """Makes one environment, sets it up and steps it."""
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "api_version": "3.0",
-                "type": "time-based",
-                "models": {
-                    MODEL: {
-                        "public": True,
-                        "params": ["uid", "name", "params", "step_size", "frames"],
-                        "attrs": [STATE, SETPOINTS],
-                    }
-                },
-                "extra_methods": list(EXTRA_METHODS),
-            }
-        )
+        params = ["uid", "name", "params", "step_size", "frames"]
+        model = {"public": True, "params": params, "attrs": [STATE, SETPOINTS]}
+        meta = {"api_version": "3.0", "type": "time-based", "models": {MODEL: model}}
+        super().__init__({**meta, "extra_methods": list(EXTRA_METHODS)})
         self._environment: Environment
         self._who = "an environment"
         self._state: Any = None

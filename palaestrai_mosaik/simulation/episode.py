@@ -31,8 +31,8 @@ from .world_shutdown import shut_down
 class Episode(EpisodeSettings):
     """One episode of one worker, about to be run."""
 
-    #: the world of the previous episode, if reusable; after :meth:`run`, that of this one
-    world: RewindingBuilder | None = None
+    #: the builder of the previous episode's world, if reusable; after :meth:`run`, that of this one
+    builder: RewindingBuilder | None = None
     #: called with a newly built world, before its first step
     on_built: Callable[[WorldBuilder], None] | None = None
 
@@ -49,20 +49,13 @@ class Episode(EpisodeSettings):
 
         The caller must decide before it continues. Closing the iterator ends the episode and all that it started.
         """
-        before, self.world = self.world, None
+        before, self.builder = self.builder, None
         builder = RewindingBuilder(self) if before is None else before.rewind(self)
         if builder is not before:
             try:
-                complete(loop, builder.build())
-                if self.on_built is not None:
-                    self.on_built(builder)
-            except BaseException as error:
-                _shut_down(self, builder, loop)
-                if isinstance(error, StopRequested):
-                    return
-                if isinstance(error, SystemExit):
-                    raise ordinary(error, "a simulator") from error
-                raise
+                self._build(builder, loop)
+            except StopRequested:
+                return
         try:
             if isinstance(builder.schedule, Schedule):
                 yield from _directly(self, builder, builder.schedule)
@@ -70,7 +63,7 @@ class Episode(EpisodeSettings):
                 yield from turns(loop, _in_loop(self, builder), self.coordinator.external_control)
         except GeneratorExit:
             # this is no failure, so the next episode may use the same world
-            self.world = builder if builder.rewinds else None
+            self.builder = builder if builder.rewinds else None
             raise
         finally:
             if not builder.rewinds:
@@ -78,7 +71,18 @@ class Episode(EpisodeSettings):
             else:
                 builder.finalize(hurried=_is_hurried(self, builder))
         if builder.rewinds:
-            self.world = builder
+            self.builder = builder
+
+    def _build(self, builder: WorldBuilder, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            complete(loop, builder.build())
+            if self.on_built is not None:
+                self.on_built(builder)
+        except BaseException as error:
+            _shut_down(self, builder, loop)
+            if isinstance(error, SystemExit):
+                raise ordinary(error, "a simulator") from error
+            raise
 
 
 def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> Iterator[None]:
@@ -138,13 +142,8 @@ def _shut_down(episode: Episode, builder: WorldBuilder, loop: asyncio.AbstractEv
     if not hasattr(builder, "world"):
         return
     hurried = _is_hurried(episode, builder)
-    complete(
-        loop,
-        shut_down(
-            builder.world,
-            builder.children,
-            hurried=hurried,
-            limits={sid: max(internals.LEAST_START, limit) for sid, limit in builder.timeouts.items()},
-            wants_end=episode.wants_end,
-        ),
+    limits = {sid: max(internals.LEAST_START, limit) for sid, limit in builder.timeouts.items()}
+    ending = shut_down(
+        builder.world, builder.children, hurried=hurried, limits=limits, wants_end=episode.wants_end
     )
+    complete(loop, ending)

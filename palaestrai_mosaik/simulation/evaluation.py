@@ -31,6 +31,15 @@ class _Progress:
     best: float | None = None
     reported: set[str] = field(default_factory=set)
 
+    def require(self, agent: str, metrics: Mapping[str, float]) -> None:
+        """Raise :class:`ContractError` for a metric of the rules that ``agent`` has never had."""
+        missing = [name for name in self.rules.metrics if name not in {*metrics, *self.reported}]
+        if missing:
+            raise ContractError(
+                f"agent {agent!r} has no evaluation metric {missing[0]!r}{did_you_mean(missing[0], metrics)}; "
+                f"there are {', '.join(metrics)}"
+            )
+
     def take(self, metrics: Mapping[str, float]) -> None:
         """Add one evaluation; a missing or infinite metric only ends the streak."""
         values = {name: float(metrics.get(name, math.nan)) for name in self.rules.metrics}
@@ -123,14 +132,8 @@ class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTermination
         if absent:
             return
         for agent, progress in self._progress.items():
-            metrics = view.metrics[agent]
-            missing = [name for name in progress.rules.metrics if name not in {*metrics, *progress.reported}]
-            if missing:
-                raise ContractError(
-                    f"agent {agent!r} has no evaluation metric {missing[0]!r}{did_you_mean(missing[0], metrics)}; "
-                    f"there are {', '.join(metrics)}"
-                )
-            progress.take(metrics)
+            progress.require(agent, view.metrics[agent])
+            progress.take(view.metrics[agent])
         if all(progress.succeeded for progress in self._progress.values()):
             self.termination_reason = "success"
         elif all(progress.plateaued for progress in self._progress.values()):

@@ -285,7 +285,7 @@ def check_resolution(host: AsyncWorld, foreign: AsyncWorld, who: str, beside: Co
     shared = "the environments of a phase share their ticks"
     if beside and seconds != 1:
         raise ContractError(f"{description}, environment {min(beside)!r} one of 1 s; {shared}")
-    host_seconds = vars(host).setdefault("resolution_of_guests", seconds)
+    host_seconds = vars(host).setdefault("resolution_of_foreign_worlds", seconds)
     if host_seconds != seconds:
         raise ContractError(f"{description}, another environment one of {host_seconds:g} s; {shared}")
     host.time_resolution = seconds

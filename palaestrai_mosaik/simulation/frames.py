@@ -16,7 +16,7 @@ from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.types.arrays import EnvironmentRows
 
-from .environment_handle import EnvironmentHandle, EnvironmentStream
+from .environment_handle import EnvironmentHandle, EnvironmentSink
 
 #: zlib level: images of environments have few colours, and a run must not wait for better compression
 _COMPRESSION = 4
@@ -37,7 +37,7 @@ class RenderedStream:
     """
 
     def __init__(
-        self, stream: EnvironmentStream, frames: FrameSink, handle: EnvironmentHandle, step_every: int
+        self, stream: EnvironmentSink, frames: FrameSink, handle: EnvironmentHandle, step_every: int
     ):
         self._stream = stream
         self._frames = frames
@@ -78,21 +78,12 @@ def checked_frame(domain: World) -> npt.NDArray[np.uint8] | None:
     Raises:
         ContractError: it is not a uint8 array (height, width, 3).
     """
-    frame = domain.render()
+    frame: npt.NDArray[np.uint8] | None = domain.render()
     if frame is None:
         return None
-    if (
-        not isinstance(frame, np.ndarray)
-        or frame.dtype != np.uint8
-        or frame.ndim != 3
-        or frame.shape[2] != 3
-        or not frame.size
-    ):
-        description = (
-            f"{frame.dtype} of shape {frame.shape}"
-            if isinstance(frame, np.ndarray)
-            else f"a {type(frame).__name__}"
-        )
+    is_array = isinstance(frame, np.ndarray)
+    if not is_array or frame.dtype != np.uint8 or frame.shape[2:] != (3,) or not frame.size:
+        description = f"{frame.dtype} of shape {frame.shape}" if is_array else f"a {type(frame).__name__}"
         raise ContractError(
             f"environment {domain.uid!r} rendered {description}; a frame is a uint8 array (height, width, 3)"
         )

@@ -20,7 +20,7 @@ from typing import Any
 
 from mosaik.async_scenario import AsyncWorld, Entity
 
-from palaestrai_mosaik.core.errors import ContractError, SimulatorError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 
 from .bridge import ordinary
@@ -36,7 +36,7 @@ from .foreign_world import (
     world_of,
 )
 from .mosaik_internals import children_of_this_process, new_sid
-from .world_run import POLL, StopRequested, disconnected, explain, unanswered
+from .world_run import Request, disconnected, explain, unanswered, watch
 from .world_shutdown import finalize
 
 
@@ -135,26 +135,15 @@ async def _watched(
     ``made``: the worlds that it has created so far.
     """
     task = asyncio.ensure_future(_built(plan, who, made))
-    #: the oldest request of each simulator, and its waiting time
-    still: dict[tuple[int, str], tuple[int, float]] = {}
+    during = f"while the instance function of {who} built its world"
+
+    def oldest_requests() -> Iterator[Request]:
+        for index, world in enumerate(list(made)):
+            for sid, number in unanswered(world).items():
+                yield Request(sid, (index, number), plan.timeout, during)
+
     try:
-        while not task.done():
-            await asyncio.wait([task], timeout=POLL)
-            if wants_end():
-                raise StopRequested
-            waiting = {
-                (index, sid): number
-                for index, world in enumerate(list(made))
-                for sid, number in unanswered(world).items()
-            }
-            for key, number in waiting.items():
-                before, waited = still.get(key, (None, 0.0))
-                still[key] = (number, waited + POLL if number == before else 0.0)
-                if still[key][1] >= plan.timeout and not task.done():
-                    raise SimulatorError(
-                        f"simulator {key[1]!r} has not answered for {plan.timeout:g} s, while the instance function "
-                        f"of {who} built its world"
-                    )
+        await watch(task, oldest_requests, wants_end)
         return task.result()
     except Exception as error:
         error_to_raise = _explained(error, made)

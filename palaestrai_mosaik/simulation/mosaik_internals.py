@@ -142,12 +142,8 @@ def starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
     if spec.cmd is None:
         raise SimulatorError(f"simulator {sid!r}: none of python, cmd, connect and factory is given")
     # explicit, because the default of 3.6 is inverted
-    starter: dict[str, Any] = {"cmd": spec.cmd, "posix": os.name != "nt"}
-    if spec.cwd is not None:
-        starter["cwd"] = spec.cwd
-    if spec.env:
-        starter["env"] = dict(spec.env)
-    return starter
+    starter = {"cmd": spec.cmd, "posix": os.name != "nt", "cwd": spec.cwd, "env": dict(spec.env) or None}
+    return {key: value for key, value in starter.items() if value is not None}
 
 
 def new_sid(environment: str, simulator: str, taken: Collection[str]) -> str:
@@ -227,13 +223,14 @@ def keep_in_step(world: AsyncWorld, coordinator_sid: str, agents: Collection[str
     """
     runner_of = {runner.sid: runner for runner in runners(world)}
     acting = {coordinator_sid, *agents}
+    coordinator = runner_of[coordinator_sid]
     free = []
     for sid, runner in runner_of.items():
         is_fed = any(source.sid in acting for source in runner.input_delays)
-        if sid not in acting and not (is_fed and runner in runner_of[coordinator_sid].input_delays):
-            free.append(sid)
-    for sid in free:
-        _hold_back(world, runner_of[sid], runner_of[coordinator_sid])
+        if sid not in acting and not (is_fed and runner in coordinator.input_delays):
+            free.append(runner)
+    for runner in free:
+        _hold_back(world, runner, coordinator)
     return bool(free)
 
 

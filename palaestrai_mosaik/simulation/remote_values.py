@@ -20,6 +20,12 @@ from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, Sens
 
 #: the key that marks a mapping as an encoded value
 _KIND = "@"
+#: the channels of a baseline
+_CHANNELS: Mapping[str, type] = {
+    "sensor": SensorInformation,
+    "actuator": ActuatorInformation,
+    "reward": RewardInformation,
+}
 #: kinds of numpy types that consist only of bytes
 _PLAIN_KINDS = "biufcSUmM"
 
@@ -120,45 +126,37 @@ def decoded_generator(value: Any) -> np.random.Generator:
 def encoded_baseline(baseline: EnvironmentBaseline, who: str) -> Any:
     """Encode the baseline of an environment as JSON; ``who`` names it in errors."""
 
-    def channels(kind: str) -> list[Any]:
-        return [
-            [
-                *(
-                    channel.uid,
-                    channel.space.to_string(),
-                    encoded(channel.value, f"{who}: {kind} {channel.uid!r}"),
-                ),
-                *([channel.may_be_missing] if kind != "actuator" else ()),
-            ]
-            for channel in getattr(baseline, f"{kind}s")
-        ]
+    def channel_data(kind: str, channel: Any) -> list[Any]:
+        value = encoded(channel.value, f"{who}: {kind} {channel.uid!r}")
+        missing = [] if kind == "actuator" else [channel.may_be_missing]
+        return [channel.uid, channel.space.to_string(), value, *missing]
 
+    topology = None if baseline.topology is None else baseline.topology.to_data()
     return {
-        "sensors": channels("sensor"),
-        "actuators": channels("actuator"),
-        "rewards": channels("reward"),
+        **{
+            f"{kind}s": [channel_data(kind, channel) for channel in getattr(baseline, f"{kind}s")]
+            for kind in _CHANNELS
+        },
         "start": encoded(baseline.start, f"{who}: start"),
         "world_model": encoded(baseline.world_model, f"{who}: world_model"),
-        "topology": None
-        if baseline.topology is None
-        else encoded(baseline.topology.to_data(), f"{who}: topology"),
+        "topology": encoded(topology, f"{who}: topology"),
     }
 
 
 def decoded_baseline(value: Mapping[str, Any]) -> EnvironmentBaseline:
     """Decode a result of :func:`encoded_baseline`."""
-
-    def channels(kind: type, entries: Sequence[Any]) -> list[Any]:
-        return [
-            kind(decoded(value), Space.from_string(space), uid, *missing)
-            for uid, space, value, *missing in entries
+    sensors, actuators, rewards = (
+        [
+            information(decoded(number), Space.from_string(space), uid, *missing)
+            for uid, space, number, *missing in value[f"{kind}s"]
         ]
-
+        for kind, information in _CHANNELS.items()
+    )
     topology = value["topology"]
     return EnvironmentBaseline(
-        channels(SensorInformation, value["sensors"]),
-        channels(ActuatorInformation, value["actuators"]),
-        channels(RewardInformation, value["rewards"]),
+        sensors,
+        actuators,
+        rewards,
         decoded(value["start"]),
         decoded(value["world_model"]),
         None if topology is None else Topology.from_data(decoded(topology)),

@@ -127,18 +127,14 @@ class ValueCheck:
         sensors = domain.baseline.sensors
         self._sensors = len(sensors)
         self._n_readings = sum(sensor.space.size for sensor in sensors)
-        self._rules = ValueRules(
-            [
-                *sensors,
-                # palaestrAI's adapter returns each number of a reward separately
-                *(
-                    RewardInformation(
-                        r.value, r.space if r.space.size == 1 else _ANY, r.uid, r.may_be_missing
-                    )
-                    for r in rewards
-                ),
-            ]
-        )
+        # palaestrAI's adapter returns each number of a reward separately
+        numbers = [
+            reward
+            if reward.space.size == 1
+            else RewardInformation(reward.value, _ANY, reward.uid, reward.may_be_missing)
+            for reward in rewards
+        ]
+        self._rules = ValueRules([*sensors, *numbers])
         self.strict = False
 
     @property
@@ -266,23 +262,14 @@ class ValueCheck:
             if not here.any():
                 continue
             step, incarnation, index = map(int, np.unravel_index(excess[..., part].argmax(), here.shape))
-            moment = Moment(
-                False,
-                self._domain.worker,
-                self._domain.episode,
-                (self._steps + step) * int(self._domain.step_size),
-                -1 if self._alone else incarnation,
-            )
-            records[channel] = Outside(
-                "sensor" if channel < self._sensors else "reward",
-                self._id(channel),
-                str(layout.spaces[channel]),
-                int(np.count_nonzero(here.any(axis=-1))),
-                float(values[step, incarnation, part][index]),
-                index if layout.spaces[channel].size > 1 else -1,
-                float(excess[step, incarnation, part][index]),
-                moment,
-            )
+            space, domain = layout.spaces[channel], self._domain
+            time = (self._steps + step) * int(domain.step_size)
+            moment = Moment(False, domain.worker, domain.episode, time, -1 if self._alone else incarnation)
+            worst, distance = (float(numbers[step, incarnation, part][index]) for numbers in (values, excess))
+            kind = "sensor" if channel < self._sensors else "reward"
+            count = int(np.count_nonzero(here.any(axis=-1)))
+            where = worst, index if space.size > 1 else -1, distance, moment
+            records[channel] = Outside(kind, self._id(channel), str(space), count, *where)
         self._tally.add(Tally(outside=records))
 
     def _id(self, channel: int, incarnation: int | None = None) -> str:
@@ -291,6 +278,11 @@ class ValueCheck:
         if not self._alone:
             parts.insert(1, "*" if incarnation is None else str(incarnation))
         return ".".join(parts)
+
+    def _position(self, channel: int, index: int) -> str:
+        """Return the position of a number in its channel, as text; a channel of one number has none."""
+        part, size = self._rules.layout.slices[channel], self._rules.layout.spaces[channel].size
+        return f"[{index - part.start}]" if size > 1 else ""
 
     def _source(self, sensor: str | None) -> str:
         """Return the class or simulator that makes the values of a sensor, or of the rewards (``None``)."""
@@ -310,9 +302,7 @@ class ValueCheck:
         source = self._source(layout.uids[channel] if is_sensor else None)
         more = int(np.count_nonzero(wrong)) - 1
         what = "reading of sensor" if is_sensor else "reward"
-        name = self._id(channel, incarnation)
-        if layout.spaces[channel].size > 1:
-            name += f"[{index - layout.slices[channel].start}]"
+        name = self._id(channel, incarnation) + self._position(channel, index)
         value_text = "NaN" if np.isnan(value) else repr(value).replace("inf", "infinity")
         fault = f"environment {domain.uid!r}: {source} gave {value_text} as the {what} {name!r}"
         at = f"at step {step} (t = {step * int(domain.step_size)}) of episode {domain.episode}"

@@ -88,8 +88,8 @@ class WorldBuilder:
     def __init__(self, episode: EpisodeSettings, plans: Sequence[CoSimulationPlan | None] | None = None):
         self.episode = episode
         self.handles = episode.coordinator.handles
-        #: plans of this episode, if the environments have started it already
-        self._given_plans = plans
+        #: plans of this episode; ``None`` until the environments have started it
+        self._plans = plans
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
         #: processes that were started for simulators
@@ -167,15 +167,12 @@ class WorldBuilder:
     def _prepare(self) -> tuple[list[list[MosaikConnection]], list[MosaikConnection]]:
         """Start the episode in all domain objects; return the links of the agents and of the coordinator."""
         coordinator = self.episode.coordinator
-        if self._given_plans is None:
+        if self._plans is None:
             self._begin_environments()
-            self.plans = plans_of(self.handles)
-        else:
-            self.plans = self._given_plans
-        for problem in shared_actuators(
-            self.handles, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
-        ):
-            raise ContractError(problem[1])
+        self.plans = plans_of(self.handles) if self._plans is None else self._plans
+        owned = [(repr(body.name), body.actuators.uids) for body in coordinator.bodies]
+        for _, problem in shared_actuators(self.handles, owned):
+            raise ContractError(problem)
         sockets = EnvironmentPlans(self.handles, self.plans)
         links = [body.wire(sockets) for body in coordinator.bodies]
         self.coordinator_inputs, watching = self._coordinator_wires()
@@ -324,7 +321,8 @@ class WorldBuilder:
         """Call the user's function that builds the world of an environment."""
         handle = self.handles[e]
         plan.acting(setpoints_of(handle, self.episode.coordinator.bodies))
-        beside = [other.uid for other, p in zip(self.handles, self.plans, strict=True) if p and p.simulators]
+        others = zip(self.handles, self.plans, strict=True)
+        beside = [other.uid for other, its_plan in others if its_plan and its_plan.simulators]
         taken = self.sids.values()
         wants_end = self.episode.wants_end
         imported, entities = await adopt(self.world, handle, plan, taken, self.children, beside, wants_end)
@@ -391,25 +389,20 @@ class WorldBuilder:
     ) -> None:
         # attribute by attribute, because mosaik puts several into a set, and its order depends on
         # the hash seed
-        arguments: dict[str, Any] = {}
         if target.sid in self.timeouts:
             # values for another process are written as JSON
             convert = chain(convert, internals.plain)
             initial = internals.plain(initial)
-        if convert is not None:
-            arguments["transform"] = convert
-        if weak:
-            arguments["weak"] = True
-        if shift:
-            arguments["time_shifted"] = shift
         missing = initial is None and attributes[1] in target.model_mock.measurement_inputs
         if (shift or weak) and missing:
             raise ContractError(
                 f"the {'time-shifted' if shift else 'weak'} connection from {source.full_id}.{attributes[0]} to "
                 f"{target.full_id}.{attributes[1]} needs an initial value"
             )
-        if initial is not None:
-            arguments["initial_data"] = initial
+        options = {"weak": weak or None, "time_shifted": shift or None, "initial_data": initial}
+        arguments = {name: value for name, value in options.items() if value is not None}
+        if convert is not None:
+            arguments["transform"] = convert
         internals.connect(self.world, source, target, attributes, arguments)
         self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))
 

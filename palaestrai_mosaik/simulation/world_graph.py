@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,41 +62,28 @@ def graph_of(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
             # its mosaik name contains a @, so that no user's entity can have it
             entity = data["sid"]
         graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
-    values = _values(builder)
+    # the number of floats of each attribute of an agent, by full id
+    wired = {body.name: body.wired() for body in builder.episode.coordinator.bodies}
+    sizes = {
+        node: wired.get(node[len(data["sid"]) + 1 :], {})
+        for node, data in builder.world.entity_graph.nodes(data=True)
+        if data["type"] == "Agent"
+    }
     for source, target, out, into, shifted in builder.connections:
-        wired = values.get((target, into), values.get((source, out)))
-        graph.add_edge(source, target, source=out, target=into, time_shifted=shifted, values=wired)
+        values = sizes.get(target, {}).get(into, sizes.get(source, {}).get(out))
+        graph.add_edge(source, target, source=out, target=into, time_shifted=shifted, values=values)
     graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
     graph.graph["simulators"] = _simulators(builder, spec)
     return graph
 
 
-def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
-    """Return the number of floats of each attribute of an agent, by (full id, attribute)."""
-    wired: dict[str, dict[str, int]] = {}
-    for body in builder.episode.coordinator.bodies:
-        wired[body.name] = body.wired()
-    return {
-        (node, attribute): size
-        for node, data in builder.world.entity_graph.nodes(data=True)
-        if data["type"] == "Agent"
-        for attribute, size in wired.get(node[len(data["sid"]) + 1 :], {}).items()
-    }
-
-
 def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
     # in the order in which they were started: environments, the coordinator, agents
     started = [runner.sid for runner in runners(builder.world)]
-    descriptions = [
-        *(
-            text
-            for e, environment in enumerate(spec.environments)
-            for text in _parts(builder, e, environment)
-        ),
-        "the agents' coordinator",
-        *(f"agent {agent.name!r}, {agent.muscle.name}" for agent in spec.agents),
-    ]
-    return dict(zip(started, descriptions, strict=True))
+    texts = [text for e, entry in enumerate(spec.environments) for text in _parts(builder, e, entry)]
+    texts.append("the agents' coordinator")
+    texts += [f"agent {agent.name!r}, {agent.muscle.name}" for agent in spec.agents]
+    return dict(zip(started, texts, strict=True))
 
 
 def _parts(builder: WorldBuilder, e: int, environment: EnvironmentSpec) -> Iterator[str]:
@@ -160,12 +148,20 @@ def world_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
         return data
     picture = summary(graph)
     boxes = _fitting([_simulator(graph, box) for box in picture.boxes], MOST // 2)
-    owners = {row.key: (box.simulator, row.name) for box in picture.boxes for row in box.rows}
+    owners = {
+        row.key: {"simulator": box.simulator, "entity": row.name} for box in picture.boxes for row in box.rows
+    }
     there = {box["simulator"] for box in boxes}
     flows = [
-        _connection(flow, owners)
+        {
+            "source": owners[flow.source],
+            "target": owners[flow.target],
+            "data": flow.label,
+            "time_shifted": flow.time_shifted,
+            "values": None,
+        }
         for flow in picture.flows
-        if {owners[flow.source][0], owners[flow.target][0]} <= there
+        if {owners[flow.source]["simulator"], owners[flow.target]["simulator"]} <= there
     ]
     data |= {"summarised": True, "simulators": boxes, "connections": []}
     data["connections"] = _fitting(flows, MOST - _size(data))
@@ -181,14 +177,6 @@ def _simulator(graph: nx.MultiDiGraph, box: Box) -> dict[str, Any]:
         model = nodes[row.key]["model"] if row.key in nodes else row.key.removeprefix(f"{box.simulator}/")
         entities.append({"entity": row.name, "model": model, "count": row.count})
     return {"simulator": box.simulator, "what": box.what, "entities": entities}
-
-
-def _connection(flow: Flow, owners: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    source, target = (
-        dict(zip(("simulator", "entity"), owners[key], strict=True)) for key in (flow.source, flow.target)
-    )
-    shifted = flow.time_shifted
-    return {"source": source, "target": target, "data": flow.label, "time_shifted": shifted, "values": None}
 
 
 def _fitting(items: Sequence[Any], room: int) -> list[Any]:
@@ -418,9 +406,46 @@ def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
 
     Simulators are ordered from left to right by their steps within one time;
     dashed arrows are time-shifted flows.
-    """
 
-    draw(summary(graph), graph.graph["title"], path)
+    Raises :class:`~palaestrai_mosaik.core.errors.PalaestraiMosaikError` for another format than
+    :data:`FORMATS`, and if the file cannot be written.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        hint = did_you_mean(ending, FORMATS)
+        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    picture = summary(graph)
+    positions, width, height = _layout(picture)
+    lanes = _lanes(picture, positions)
+    below = len(lanes) * _LANE
+    # names of users must not be parsed as formulas
+    rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
+    with mpl.rc_context(rc):
+        figure = Figure(figsize=(width, height + below))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
+        axes.axis("off")
+        title = escape_control_characters(graph.graph["title"])
+        axes.text(_MARGIN, height - 0.32, title, fontsize=_TITLE_SIZE, fontweight="bold", va="center")
+        _legend(axes, height - 0.62)
+        for box in picture.boxes:
+            _draw_box(axes, box, positions)
+        for index, flow in enumerate(picture.flows):
+            ends = _ends(flow, positions)
+            if flow in lanes:
+                _draw_detour(axes, flow, ends, lanes[flow])
+            else:
+                _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
+        try:
+            # no date, so that the same world gives the same file
+            metadata: Any = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+            with files.writing(path) as stream:
+                figure.savefig(stream, format=ending[1:], dpi=160, metadata=metadata)
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
@@ -480,57 +505,6 @@ class _Position:
     right: float
     y: float
     rank: int
-
-
-def draw(picture: Summary, title: str, path: str | Path) -> None:
-    """Draw ``picture`` to the file ``path``.
-
-    Raises :class:`~palaestrai_mosaik.core.errors.PalaestraiMosaikError` for another format than
-    :data:`FORMATS`, and if the file cannot be written.
-    """
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        hint = did_you_mean(ending, FORMATS)
-        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    positions, width, height = _layout(picture)
-    lanes = _lanes(picture, positions)
-    below = len(lanes) * _LANE
-    # names of users must not be parsed as formulas
-    rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
-    with mpl.rc_context(rc):
-        figure = Figure(figsize=(width, height + below))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
-        axes.axis("off")
-        axes.text(
-            _MARGIN,
-            height - 0.32,
-            escape_control_characters(title),
-            fontsize=_TITLE_SIZE,
-            fontweight="bold",
-            va="center",
-        )
-        _legend(axes, height - 0.62)
-        for box in picture.boxes:
-            _draw_box(axes, box, positions)
-        for index, flow in enumerate(picture.flows):
-            ends = _ends(flow, positions)
-            if flow in lanes:
-                _draw_detour(axes, flow, ends, lanes[flow])
-            else:
-                _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
-        try:
-            # no date, so that the same world gives the same file
-            metadata: dict[str, Any] = (
-                {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
-            )
-            with files.writing(path) as stream:
-                figure.savefig(stream, format=ending[1:], dpi=160, metadata=metadata)
-        except OSError as error:
-            raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _layout(picture: Summary) -> tuple[dict[str, _Position], float, float]:
@@ -637,8 +611,7 @@ def _draw_arrow(axes: Axes, flow: Flow, ends: tuple[_Point, _Point, int], at: fl
 
     start, end, direction = ends
     bend = 0.0 if direction else -0.5
-    style = f"arc3,rad={bend}"
-    axes.add_patch(FancyArrowPatch(start, end, connectionstyle=style, **_arrow_style(flow)))
+    axes.add_patch(FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bend}", **_arrow_style(flow)))
     _draw_label(axes, flow, _on_arc(start, end, bend, at))
 
 
@@ -683,15 +656,10 @@ def _draw_label(axes: Axes, flow: Flow, where: _Point) -> None:
 def _on_arc(start: _Point, end: _Point, bend: float, at: float) -> _Point:
     """Return the point at the share ``at`` of matplotlib's ``arc3``, a quadratic Bézier curve."""
     across = (end[0] - start[0], end[1] - start[1])
-    control = (
-        (start[0] + end[0]) / 2 + bend * across[1],
-        (start[1] + end[1]) / 2 - bend * across[0],
-    )
-    first, middle, last = (1 - at) ** 2, 2 * at * (1 - at), at**2
-    return (
-        first * start[0] + middle * control[0] + last * end[0],
-        first * start[1] + middle * control[1] + last * end[1],
-    )
+    control = (start[0] + end[0]) / 2 + bend * across[1], (start[1] + end[1]) / 2 - bend * across[0]
+    weights = (1 - at) ** 2, 2 * at * (1 - at), at**2
+    x, y = (sum(map(mul, weights, axis)) for axis in zip(start, control, end, strict=True))
+    return x, y
 
 
 def _legend(axes: Axes, y: float) -> None:

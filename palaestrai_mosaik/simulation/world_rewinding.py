@@ -57,8 +57,8 @@ class RewindingBuilder(WorldBuilder):
         ids = {
             self.sids[e, spec.uid]
             for e, plan in enumerate(self.plans)
-            for spec in (plan.simulators if type(plan) is CoSimulationPlan else ())
-            if spec.factory is not None or spec.python is not None
+            if type(plan) is CoSimulationPlan
+            for spec in plan.simulators
         }
         runners = [runner for runner in self.schedule.runners if runner.origin.sid in ids]
         return {runner.origin.sid: runner for runner in filter(_can_be_replaced, runners)}
@@ -74,7 +74,7 @@ class RewindingBuilder(WorldBuilder):
         plans = self.plans
         if self.replaceable:
             plans = guarded(lambda: plans_of(self.handles), "an environment or a muscle")
-        if not all(map(_has_same_world, plans, self.plans)):
+        if not all(map(_is_same_plan, plans, self.plans)):
             return RewindingBuilder(episode, plans)
         is_started = False
         try:
@@ -152,17 +152,15 @@ def _is_described(entity: Any, described: Mapping[str, Any]) -> bool:
     )
 
 
-def _has_same_world(plan: CoSimulationPlan | None, before: CoSimulationPlan | None) -> bool:
-    """Return whether two plans have the same world, apart from simulators made by factories."""
+def _is_same_plan(plan: CoSimulationPlan | None, before: CoSimulationPlan | None) -> bool:
+    """Return whether two plans are equal, apart from simulators made by factories."""
     if plan is before or plan is None or before is None:
         return plan is before
     try:
-        return replace(plan, simulators=_without_factories(plan)) == replace(
-            before, simulators=_without_factories(before)
-        )
+        return _without_factories(plan) == _without_factories(before)
     except ValueError:  # arrays cannot be compared
         return False
 
 
-def _without_factories(plan: CoSimulationPlan) -> list[SimulatorSpec]:
-    return [replace(spec, factory=None) if spec.factory is not None else spec for spec in plan.simulators]
+def _without_factories(plan: CoSimulationPlan) -> CoSimulationPlan:
+    return replace(plan, simulators=[replace(spec, factory=None) for spec in plan.simulators])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mosaik import exceptions as mosaiks
 from mosaik.async_scenario import AsyncWorld
@@ -64,9 +64,11 @@ async def run(
     failure: BaseException | None = None
     try:
         if timeouts:
-            await _watch(main, world, wants_end, timeouts)
+            await watch(main, lambda: _running_steps(world, timeouts), wants_end)
         else:
             await asyncio.wait([main])
+    except StopRequested:
+        pass
     except BaseException as error:
         failure = error
     await _end_tasks(main, world, _GRACE if failure is None and not failures and wants_end() else 0.0)
@@ -81,7 +83,7 @@ def standstill(world: AsyncWorld) -> SimulationError:
     """Build the error for a world in which no simulator steps any more."""
     return SimulationError(
         f"the world came to a standstill before the episode ended (simulators: "
-        f"{', '.join(r.sid for r in runners(world))}); is every environment still stepping?"
+        f"{', '.join(runner.sid for runner in runners(world))}); is every environment still stepping?"
     )
 
 
@@ -97,37 +99,57 @@ def _limit_setup(world: AsyncWorld, timeouts: Mapping[str, float]) -> None:
             runner.setup_done = partial(setup_done, runner.setup_done, runner.sid)
 
 
-async def _watch(
-    main: asyncio.Future[Any],
-    world: AsyncWorld,
-    wants_end: Callable[[], bool],
-    timeouts: Mapping[str, float],
+class Request(NamedTuple):
+    """An unanswered request to a simulator in another process."""
+
+    sid: str
+    #: distinguishes it from other requests to this simulator
+    number: Any
+    #: seconds to wait for the answer
+    limit: float
+    #: the request in words, for the message
+    during: str
+
+
+async def watch(
+    task: asyncio.Future[Any], requests: Callable[[], Iterable[Request]], wants_end: Callable[[], bool]
 ) -> None:
+    """Wait for ``task`` while the simulators that it waits for answer in time.
+
+    Args:
+        task: the task.
+        requests: returns the unanswered requests.
+        wants_end: whether the user wants the end.
+
+    Raises:
+        SimulatorError: a simulator has not answered in time.
+        StopRequested: the user wants the end.
+    """
     # Counts polls, not seconds: a simulator in this process with a long computation blocks
     # the loop, and must not make a remote one look as if it hung.
-    still: dict[str, tuple[Any, float]] = {}
-    while not main.done():
-        await asyncio.wait([main], timeout=POLL)
+    waited = dict.fromkeys(requests(), 0.0)
+    while not task.done():
+        await asyncio.wait([task], timeout=POLL)
         if wants_end():
-            return
-        for runner in runners(world):
-            limit = timeouts.get(runner.sid)
-            if limit is None or runner.current_step is None:
-                still.pop(runner.sid, None)
-                continue
-            step, waited = still.get(runner.sid, (None, 0.0))
-            waited = waited + POLL if step == runner.current_step else 0.0
-            still[runner.sid] = (runner.current_step, waited)
-            if waited >= limit and not main.done():
+            raise StopRequested
+        waited = {request: waited.get(request, -POLL) + POLL for request in requests()}
+        for request, seconds in waited.items():
+            if seconds >= request.limit and not task.done():
                 raise SimulatorError(
-                    f"simulator {runner.sid!r} has not answered for {limit:g} s, "
-                    f"in its step at time {runner.current_step.time}"
+                    f"simulator {request.sid!r} has not answered for {request.limit:g} s, {request.during}"
                 )
 
 
+def _running_steps(world: AsyncWorld, timeouts: Mapping[str, float]) -> Iterator[Request]:
+    for runner in runners(world):
+        step = runner.current_step
+        if runner.sid in timeouts and step is not None:
+            yield Request(runner.sid, step.tiers, timeouts[runner.sid], f"in its step at time {step.time}")
+
+
 async def _end_tasks(main: asyncio.Future[Any], world: AsyncWorld, patience: float) -> None:
-    tasks = [r.task for r in runners(world) if r.task is not None]
-    while patience > 0 and not all(t.done() for t in tasks):
+    tasks = [runner.task for runner in runners(world) if runner.task is not None]
+    while patience > 0 and not all(task.done() for task in tasks):
         # a remote simulator may still be computing; let it end its step, but start no other
         await asyncio.wait(tasks, timeout=POLL)
         cancel_idle(world)
@@ -144,21 +166,17 @@ def _raise_failures(
     timeouts: Mapping[str, float],
 ) -> None:
     """Raise the first exception of a simulator, if there is any."""
-    for sid, exception in _failures(main, world):
+    tasks = [(runner.sid, runner.task) for runner in runners(world) if runner.task is not None]
+    seen: list[BaseException] = []
+    for sid, task in (*tasks, ("?", main)):
+        exception = task.exception() if task.done() and not task.cancelled() else None
+        if exception is None or exception in seen:
+            continue
+        seen.append(exception)
         error = explain(sid, exception, remote=sid in timeouts)
         # Ctrl-C in a terminal reaches the processes of simulators, too
         if not (wants_end() and isinstance(error, SimulatorError)):
             raise error
-
-
-def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterator[tuple[str, BaseException]]:
-    tasks = [(r.sid, r.task) for r in runners(world) if r.task is not None]
-    seen: list[BaseException] = []
-    for sid, task in (*tasks, ("?", main)):
-        error = task.exception() if task.done() and not task.cancelled() else None
-        if error is not None and error not in seen:
-            seen.append(error)
-            yield sid, error
 
 
 async def answer(
@@ -178,15 +196,8 @@ async def answer(
         StopRequested: the user wants the end.
     """
     task = asyncio.ensure_future(_without_exit(request))
-    waited = 0.0
     try:
-        while not task.done():
-            await asyncio.wait([task], timeout=POLL)
-            waited += POLL
-            if wants_end():
-                raise StopRequested
-            if waited >= limit and not task.done():
-                raise SimulatorError(f"simulator {sid!r} has not answered for {limit:g} s, {during}")
+        await watch(task, lambda: [Request(sid, 0, limit, during)], wants_end)
         try:
             return task.result()
         except Exception as error:

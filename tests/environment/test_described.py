@@ -14,6 +14,7 @@ import yaml
 from support.documents import agent, environment, named, phase
 from support.documents import document as run_document
 from support.processes import Program
+from support.simulators import SIMULATORS
 from support.waiting import HANG
 
 import palaestrai_mosaik as pm
@@ -29,8 +30,6 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
-
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 
 DOCUMENT = """
 step_size: 900

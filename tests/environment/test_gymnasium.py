@@ -122,7 +122,7 @@ def test_entries_of_dicts_and_tuples_are_sensors_and_actuators_of_their_own():
     vector = np.concatenate([values[a.uid.removeprefix("action.")] for a in environment.baseline.actuators])
     state = environment.step(vector.astype(np.float64))
     assert state.readings.tolist() == vector.tolist()
-    (action,) = environment._world.unwrapped.actions
+    (action,) = environment._env.unwrapped.actions
     assert isinstance(action["pose"], tuple)
     # a MultiDiscrete that starts at (1, -1)
     assert action["gear"].tolist() == [3, 2]
@@ -136,7 +136,7 @@ def test_ends_and_seeds():
     assert not any(s.truncated for s in states)
     environment.rng = np.random.default_rng(3)
     assert environment.reset().readings == first
-    one, two = environment._world.unwrapped.seeds
+    one, two = environment._env.unwrapped.seeds
     assert one == two == int(np.random.default_rng(3).integers(2**31))
     for end in ((False, True), (True, True)):
         other = register(spaces.Discrete(3), end=end)

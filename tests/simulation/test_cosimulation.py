@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import mosaik_api_v3
@@ -15,6 +14,7 @@ import psutil
 import pytest
 from support.documents import ENVIRONMENT_ENDS, agent, document, environment, named, phase
 from support.processes import children
+from support.simulators import SIMULATORS
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.agent import Muscle
@@ -22,7 +22,6 @@ from palaestrai_mosaik.core.errors import DocumentError, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 BATTERY = f'"{sys.executable}" "{SIMULATORS / "battery_sim.py"}" %(addr)s'
 DYING = f'"{sys.executable}" "{SIMULATORS / "dying_sim.py"}" %(addr)s'
@@ -35,11 +34,6 @@ class Charger(Muscle):
         for sensor, actuator in zip(sensors, actuators_available, strict=True):
             actuator.value = 1.0 if sensor.value < 0.75 else -1.0
         return actuators_available, None
-
-
-@pytest.fixture(autouse=True)
-def _simulators_are_importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(SIMULATORS))
 
 
 def battery(how: dict[str, Any], count: int = 2, **extra: Any) -> dict[str, Any]:

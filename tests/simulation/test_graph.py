@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 import networkx as nx
 import pytest
 from support.processes import children
+from support.simulators import SIMULATORS
 
 from palaestrai_mosaik.core.errors import ContractError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import from_mapping, load
 from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, summary, world_graph
 
 ROOT = Path(__file__).parents[2]
-SIMULATORS = ROOT / "tests" / "example_simulators"
 DUMMY = ROOT / "scenarios" / "dummy.yml"
 
 DUMMY_TEXT = """\
@@ -39,11 +39,6 @@ agent-1: agent 'evil_attacker', palaestrai_mosaik.agent.library.dummy:DummyMuscl
 
 --> arrives at the same time    ..> time-shifted: arrives at the next step
 """
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(SIMULATORS))
 
 
 def coupled(count=2, starter=None, sensor="soc"):

@@ -16,12 +16,12 @@ import mosaik
 import psutil
 import pytest
 from support.documents import agent, document, environment, phase
+from support.simulators import SIMULATORS
 from support.waiting import HANG
 
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import peer_check
 
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 NUMBER = "Box(0, 1, ())"
 NOBODY = 65534

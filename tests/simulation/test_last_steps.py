@@ -11,6 +11,7 @@ from typing import Any
 import mosaik
 import pytest
 from support.documents import agent, document, environment, phase
+from support.simulators import SIMULATORS
 from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik import attach_agents
@@ -22,7 +23,6 @@ from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.simulation import episode
 from palaestrai_mosaik.types import Box
 
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 #: the last time, at which the episode is over
 END = 40
@@ -37,11 +37,6 @@ WORLD: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FLOWS = [("free", "relay"), ("relay", "events"), ("gauge", "follower")]
 RECORDERS = [uid for uid, (name, _) in WORLD.items() if name == "Recorder"]
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(SIMULATORS))
 
 
 def start(name: str, remote: bool) -> dict[str, Any]:
@@ -63,6 +58,17 @@ def written(folder: Path) -> list[Any]:
     return [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
 
 
+def fill(world: mosaik.World, into: dict[str, Path]) -> dict[str, Any]:
+    """Start the simulators in ``world`` and connect them; return their entities."""
+    entities = {}
+    for uid, (name, params) in WORLD.items():
+        keep = {"folder": str(into[uid])} if uid in into else {}
+        entities[uid] = getattr(world.start(uid, **params, **keep), name)()
+    for source, target in FLOWS:
+        world.connect(entities[source], entities[target], ("out", "in"))
+    return entities
+
+
 def native(path: Path) -> dict[str, Any]:
     """Return what each recorder writes where mosaik runs the world until ``END``, included."""
     into = folders(path)
@@ -71,12 +77,7 @@ def native(path: Path) -> dict[str, Any]:
         skip_greetings=True,
         configure_logging=False,
     )
-    entities = {}
-    for uid, (name, params) in WORLD.items():
-        keep = {"folder": str(into[uid])} if uid in into else {}
-        entities[uid] = getattr(world.start(uid, **params, **keep), name)()
-    for source, target in FLOWS:
-        world.connect(entities[source], entities[target], ("out", "in"))
+    fill(world, into)
     world.run(until=END + 1, print_progress=False)
     return {uid: written(folder)[0] for uid, folder in into.items()}
 
@@ -214,13 +215,7 @@ def test_a_world_of_a_script_that_ends_early_is_complete_until_then(tmp_path, re
     into = folders(tmp_path / "ours")
     config = {uid: start(name, remote and uid == "events") for uid, (name, _) in WORLD.items()}
     world = mosaik.World(config, skip_greetings=True, configure_logging=False)
-    entities = {}
-    for uid, (name, params) in WORLD.items():
-        keep = {"folder": str(into[uid])} if uid in into else {}
-        entities[uid] = getattr(world.start(uid, **params, **keep), name)()
-    for source, target in FLOWS:
-        world.connect(entities[source], entities[target], ("out", "in"))
-    gauge = entities["gauge"]
+    gauge = fill(world, into)["gauge"]
     watcher = Agent("w", DummyMuscle(), sensors={gauge: {"out": Box(0.0, 99.0)}})
     with attach_agents(
         world, watcher, step_size=10, ends=lambda seen: seen[gauge, "out"] > END / 10

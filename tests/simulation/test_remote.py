@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.documents import agent, document, environment, named, phase
 from support.processes import children
+from support.simulators import SIMULATORS
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.agent import Muscle
@@ -25,17 +25,10 @@ from palaestrai_mosaik.simulation.mosaik_internals import plain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 SLOW = f'"{sys.executable}" "{SIMULATORS / "slow_sim.py"}" %(addr)s'
 PYTHON = "slow_sim:SlowSimulator"
 NUMBER = "Box(0, 1, ())"
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(SIMULATORS))
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
 class Sampling(Muscle):

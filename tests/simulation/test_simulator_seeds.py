@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.documents import agent, document, environment, phase
 from support.learning import digests
+from support.simulators import SIMULATORS
 
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import SimulationError, SimulatorError
@@ -22,7 +23,6 @@ from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box, SensorInformation
 
-SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 PYTHON = {"python": "seeded_sim:Seeded"}
 COMMAND = {
@@ -32,12 +32,6 @@ COMMAND = {
 PARAMS = {"seed": "{seed}", "nested": {"deep": [0, {"seed": "{seed}"}]}, "label": "noise-{seed}.csv"}
 ATTRIBUTES = ("init", "inner", "own", "told")
 SPACE = "Box(-1, 2147483647, ())"
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(SIMULATORS))
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
 def noisy(how: dict[str, Any], uid: str = "co", params: Any = PARAMS) -> dict[str, Any]:

@@ -87,11 +87,6 @@ class BadEnvironment(Counter):
         return super().step(setpoints)
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-
-
 def bad(part: str, kind: str, scheduler: str) -> Any:
     here = f"{__name__}:Bad{part.split('.', maxsplit=1)[0].capitalize()}"
     agents = [agent("a"), agent("b", 5)]

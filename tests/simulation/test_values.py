@@ -44,9 +44,8 @@ class Nothing(Muscle):
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch, tmp_path):
+def _fresh(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # there is the default store
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     Nothing.seen = []
 
 

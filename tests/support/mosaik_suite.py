@@ -160,13 +160,9 @@ async def _run_watched(
 ) -> None:
     """Run a world; if all of its simulators are in this process, without an event loop's help."""
     from palaestrai_mosaik.simulation.scheduler import Schedule, run, versions
-    from palaestrai_mosaik.simulation.scheduler.runner import local_simulator
+    from palaestrai_mosaik.simulation.scheduler.runner import remote_simulators
 
-    if (
-        rt_factor is not None
-        or not world._debug
-        or not all(local_simulator(runner._proxy) for runner in versions.runners(world))
-    ):
+    if rt_factor is not None or not world._debug or remote_simulators(versions.runners(world)):
         await run(world, until, rt_factor, rt_strict, lazy_stepping)
         return
     world.until, world.rt_factor = until, None
@@ -183,7 +179,7 @@ class _Watched:
         self.schedule, self.runner, self.simulator = schedule, runner, runner.simulator
         self.inputs = runner.inputs
         runner.simulator, runner.inputs = self, self.get_inputs
-        if runner.steps:
+        if runner.step_is_generator:
             self.step = self.asking_step  # type: ignore[method-assign]
 
     def __getattr__(self, name: str) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -163,25 +165,22 @@ class BatchGridEnvironment(BatchEnvironment):
         self._idle = np.array([np.nan if a.value is None else float(a.value) for a in actuators])
         #: attribute -> (columns of the actions, indices of the elements)
         self._set: dict[str, tuple[slice, npt.NDArray[np.int64]]] = {}
-        for column, port in enumerate(channels.actuators):
-            columns, elements = self._set.get(port.attribute, (slice(column, column), np.empty(0, np.int64)))
-            self._set[port.attribute] = (
-                slice(columns.start, column + 1),
-                np.append(elements, np.int64(port.index or 0)),
-            )
+        end = 0
+        for attribute, ports in groupby(channels.actuators, attrgetter("attribute")):
+            elements = np.array([port.index for port in ports], dtype=np.int64)
+            self._set[attribute] = slice(end, end + len(elements)), elements
+            end += len(elements)
         self._switches = bool({"tap_pos", "line_in_service"} & set(self._set))
-        self.reward_names = self._rewards_offered()
+        self.reward_names = []
+        if self._reward is not None:
+            results = self._channels()
+            results.add_sensors(_RESULTS)
+            readings = [port.information for port in results.sensors]
+            self.reward_names = [
+                reward.uid for reward in self._reward.setup(EnvironmentBaseline(readings, []))
+            ]
         self.state_shapes = ((), (len(net.storage),), self._flow.cold.shape, (self._flow.width,))
         self.state_dtypes = (np.int64, np.float64, np.complex128, np.float64)
-
-    def _rewards_offered(self) -> Sequence[str]:
-        """Set the reward up and return the names of its parts."""
-        if self._reward is None:
-            return ()
-        results = self._channels()
-        results.add_sensors(_RESULTS)
-        rewards = self._reward.setup(EnvironmentBaseline([port.information for port in results.sensors], []))
-        return [reward.uid for reward in rewards]
 
     def _channels(self) -> Channels:
         net = self.grid.net

@@ -9,18 +9,25 @@ state's own arguments alone, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import PowerFlowError
+from palaestrai_mosaik.environment.batch import slices_of
 from palaestrai_mosaik.types.arrays import BoolMatrix, ComplexMatrix, ComplexVector, FloatMatrix, IntVector
 
 from .fast_power_flow import MAX_ITERATIONS, FastPowerFlow, Topology
 from .kernels import Pair, follow_profiles, inject, solve_many
-from .power_flow import PowerFlowResult
 from .profiles import Profiles
+
+#: the parts of a row of results after ``converged``
+_RESULTS = attrgetter(
+    *("vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q"),
+    *("load_p", "sgen_p", "storage_p", "sgen_q"),
+)
 
 
 class BatchPowerFlow:
@@ -52,11 +59,9 @@ class BatchPowerFlow:
             "storage_p_mw": "storage",
             "sgen_q_mvar": "sgen",
         }
-        self.columns, end = {"converged": slice(0, 1)}, 1
-        for name, table in tables.items():
-            self.columns[name] = slice(end, end + len(net[table]))
-            end += len(net[table])
-        self.width = end
+        widths = {"converged": 1} | {name: len(net[table]) for name, table in tables.items()}
+        self.columns = dict(zip(widths, slices_of([(width,) for width in widths.values()]), strict=True))
+        self.width = sum(widths.values())
 
     def follow(self, profiles: Profiles, rows: IntVector) -> Pair:
         """Return P and Q (rows, elements) in MW and Mvar of ``rows`` of the ``profiles``.
@@ -144,7 +149,7 @@ class BatchPowerFlow:
         if result is None:
             return False
         voltage[row] = self.cold
-        results[row] = np.concatenate(_parts_of(result))
+        results[row] = np.concatenate((np.ones(1), *_RESULTS(result)))
         return True
 
     def _by_topology(
@@ -222,7 +227,8 @@ def _solve_alone(
             solution = newton.solve(start, power)
     if solution is not None:
         voltage[:] = solution
-        results[:] = np.concatenate(_parts_of(equations.read(solution, power, _by_kind(topology, p, q))))
+        result = equations.read(solution, power, _by_kind(topology, p, q))
+        results[:] = np.concatenate((np.ones(1), *_RESULTS(result)))
         return ""
     reason = newton.explain(power)
     newton.forget()
@@ -237,18 +243,3 @@ def _by_kind(
     """Return the powers of elements as arguments of :meth:`FastPowerFlow.solve`."""
     loads, sgens, storages, gens = topology.equations.slices
     return p[loads], q[loads], p[sgens], q[sgens], p[storages], p[gens]
-
-
-def _parts_of(result: PowerFlowResult) -> Sequence[npt.NDArray[np.float64]]:
-    return (
-        np.ones(1),
-        result.vm_pu,
-        result.line_loading,
-        result.trafo_loading,
-        result.ext_grid_p,
-        result.ext_grid_q,
-        result.load_p,
-        result.sgen_p,
-        result.storage_p,
-        result.sgen_q,
-    )

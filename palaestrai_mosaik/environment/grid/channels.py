@@ -86,8 +86,10 @@ class Channels:
             entity, attribute = SENSOR_GROUPS[group]
             space = _sensor_space(group)
             for row, uid in self._uids(group):
-                # an inverter measures the voltage of its bus
-                index = self._bus_of_sgen(row) if group == "sgen.vm_pu" else row
+                index = row
+                if group == "sgen.vm_pu":
+                    # an inverter measures the voltage of its bus
+                    index = self.net.bus.index.get_loc(self.net.sgen.bus.iloc[row])
                 value = float(self.readings[entity, attribute][index])
                 self.sensors.append(
                     SensorPort(SensorInformation(value, space, uid), entity, attribute, index)
@@ -103,10 +105,6 @@ class Channels:
                 if space is not None:
                     information = ActuatorInformation(value, space, uid)
                     self.actuators.append(ActuatorPort(information, entity, attribute, row, size))
-
-    def _bus_of_sgen(self, row: int) -> int:
-        index: int = self.net.bus.index.get_loc(self.net.sgen.bus.iloc[row])
-        return index
 
     def _uids(self, group: str) -> Iterator[tuple[int, str]]:
         element, quantity = group.split(".")

@@ -127,17 +127,9 @@ class GridEnvironment(CoSimulation):
         inverters, storages = self._inverters(), self._storages()
         self._at_start = result = self._solve_start(inverters, storages)
         readings = {
-            ("PowerGrid", name): getattr(result, name)
-            for name in ("vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q")
+            ("PowerGrid", output): getattr(result, name)
+            for output, name in PowerGridSimulator.RESULTS.items()
         }
-        readings["PowerGrid", "load_p_mw"], readings["PowerGrid", "storage_p_mw"] = (
-            result.load_p,
-            result.storage_p,
-        )
-        readings["PowerGrid", "sgen_p_mw"], readings["PowerGrid", "sgen_q_mvar"] = (
-            result.sgen_p,
-            result.sgen_q,
-        )
         readings["Storages", "soc"] = storages.soc
         self._channels = Channels(net, readings, {"q_set": inverters.rating, "p_set": storages.rating})
         self._channels.add_sensors(self.sensor_groups)

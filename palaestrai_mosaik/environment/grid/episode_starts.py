@@ -31,21 +31,17 @@ def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Pro
     """
     if isinstance(start, Mapping):
         raise DocumentError([Problem(f"a period stands in a list: [{dict(start)}]", "start")])
+    entries: dict[str, Any] = {"start": start}
     if isinstance(start, Sequence) and not isinstance(start, str):
-        entries: list[Any] = list(start)
-        paths = [f"start.{i}" for i in range(len(entries))]
-    else:
-        entries = [start]
-        paths = ["start"]
+        entries = {f"start.{i}": entry for i, entry in enumerate(start)}
     rows: list[int] = []
     problems: list[Problem] = []
     if not entries:
         problems.append(Problem("an empty list leaves no row to start from", "start"))
-    for entry, path in zip(entries, paths, strict=True):
+    for path, entry in entries.items():
         try:
-            rows += (
-                _rows_of_period(entry, profiles) if isinstance(entry, Mapping) else [_row(entry, profiles)]
-            )
+            period = isinstance(entry, Mapping)
+            rows += _rows_of_period(entry, profiles) if period else [_row(entry, profiles)]
         except (ValueError, TypeError) as error:
             problems.append(Problem(str(error), path))
     if problems:

@@ -42,6 +42,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from palaestrai_mosaik.core.errors import PowerFlowError
+from palaestrai_mosaik.environment.batch import slices_of
 from palaestrai_mosaik.types.arrays import BoolVector, ComplexVector, FloatVector, IntVector
 
 from .kernels import Sparse, fixed_point, inject, read
@@ -90,16 +91,14 @@ class Equations:
     def _number_elements(self, net: Any) -> None:
         rows_of_buses, alive = self._internal_bus(net, net.bus.index.to_numpy())
         self.bus_rows = np.where(alive, rows_of_buses, -1)
-        self.slices: list[slice] = []
-        rows, factors, alives, start = [], [], [], 0
+        rows, factors, alives = [], [], []
         for table, sign in ((net.load, -1.0), (net.sgen, 1.0), (net.storage, -1.0), (net.gen, 1.0)):
             row, alive = self._internal_bus(net, table.bus.to_numpy())
             alive = alive & table.in_service.to_numpy(dtype=bool)
             rows.append(row)
             factors.append(sign / self.base_mva * alive)
             alives.append(alive)
-            self.slices.append(slice(start, start + len(table)))
-            start += len(table)
+        self.slices = slices_of([alive.shape for alive in alives])
         self.element_rows = np.concatenate(rows)
         self.element_factors = np.concatenate(factors)
         #: whether an element's power flows: it is in service, and its bus is energised
@@ -111,10 +110,8 @@ class Equations:
         self.element_factors[gens][slack] = 0.0
         self.slack_gens = np.flatnonzero(slack)
         self.slack_gen_place = np.searchsorted(self.ref, self.element_rows[gens][slack])
-        self.p, self.q = np.zeros(start), np.zeros(start)
-        self.q[self.slices[2]] = net.storage.q_mvar.to_numpy(dtype=float) * net.storage.scaling.to_numpy(
-            float
-        )
+        self.p, self.q = np.zeros(len(self.alive)), np.zeros(len(self.alive))
+        self.q[self.slices[2]] = (net.storage.q_mvar * net.storage.scaling).to_numpy(dtype=float)
 
     def _internal_bus(self, net: Any, buses: npt.NDArray[Any]) -> tuple[IntVector, BoolVector]:
         lookup = np.asarray(net._pd2ppc_lookups["bus"], dtype=np.int64)
@@ -141,9 +138,13 @@ class Equations:
         row_of = np.cumsum(branch_in_service) - 1
         base_kv = internal["bus"][:, BASE_KV].real
         yf, yt = sparse.csr_matrix(internal["Yf"]), sparse.csr_matrix(internal["Yt"])
+        line, trafo = net.line, net.trafo
         ends = []
         for matrix, column, winding in ((yf, 0, "vn_hv_kv"), (yt, 1, "vn_lv_kv")):
-            for name, rating in (("line", _line_rating(net)), ("trafo", _trafo_rating(net, winding))):
+            # 1 / rated current (1/kA)
+            lines = _inverse(line.max_i_ka * line.df * line.parallel)
+            trafos = np.sqrt(3.0) * _inverse(trafo.sn_mva * trafo.parallel * trafo.df / trafo[winding])
+            for name, rating in (("line", lines), ("trafo", trafos)):
                 first, last = net._pd2ppc_lookups["branch"].get(name, (0, 0))
                 places = np.arange(first, last)
                 used = branch_in_service[places]
@@ -164,16 +165,9 @@ class Equations:
         self.ext_grid_place = np.searchsorted(self.ref, np.where(alive, row, self.ref[0]))
         self.ext_grid_factor = self.base_mva * alive
 
-    def power(
-        self,
-        load_p: FloatVector,
-        load_q: FloatVector,
-        sgen_p: FloatVector,
-        sgen_q: FloatVector,
-        storage_p: FloatVector,
-        gen_p: FloatVector,
-    ) -> ComplexVector:
-        """Compute the power injected at every internal bus (p.u.) from powers in MW and Mvar."""
+    def power(self, *powers: FloatVector) -> ComplexVector:
+        """Compute the power injected at every internal bus (p.u.) from the arguments of :meth:`PowerFlow.solve`."""
+        load_p, load_q, sgen_p, sgen_q, storage_p, gen_p = powers
         loads, sgens, storages, gens = self.slices
         p, q = self.p, self.q
         p[loads], p[sgens], p[storages], p[gens] = load_p, sgen_p, storage_p, gen_p
@@ -191,16 +185,11 @@ class Equations:
             voltage, power, self.by_rows, self.branch_ends, self.bus_rows, self.slack, self.shunt_p
         )
         ext_grid = feed[self.ext_grid_place] * self.ext_grid_factor
-        lines = self.n_line
-        return PowerFlowResult(
-            vm_pu,
-            loading[:lines],
-            loading[lines:],
-            ext_grid.real,
-            ext_grid.imag,
-            losses * self.base_mva,
-            *(powers if self.all_alive and not len(self.slack_gens) else self._flowing(powers, feed)),
-        )
+        lines, trafos = loading[: self.n_line], loading[self.n_line :]
+        if not self.all_alive or len(self.slack_gens):
+            powers = self._flowing(powers, feed)
+        losses *= self.base_mva
+        return PowerFlowResult(vm_pu, lines, trafos, ext_grid.real, ext_grid.imag, losses, *powers)
 
     def _flowing(self, powers: Sequence[FloatVector], feed: ComplexVector) -> list[FloatVector]:
         """Return the actual powers of elements: the requested ones, 0 if dead, results for slacks."""
@@ -240,22 +229,12 @@ def as_arrays(matrix: Any) -> Sparse:
     )
 
 
-def _inverse(rating: FloatVector) -> FloatVector:
+def _inverse(ratings: Any) -> FloatVector:
+    """Return 1 / rating of each branch, 0 without a rating."""
+    rating = ratings.to_numpy(dtype=float)
     good = np.isfinite(rating) & (rating > 0)
-    return np.divide(1.0, rating, out=np.zeros_like(rating), where=good)
-
-
-def _line_rating(net: Any) -> FloatVector:
-    """Return 1 / rated current (1/kA) of each line, 0 without a rating."""
-    line = net.line
-    return _inverse((line.max_i_ka * line.df * line.parallel).to_numpy(dtype=float))
-
-
-def _trafo_rating(net: Any, winding: str) -> FloatVector:
-    """Return 1 / rated current (1/kA) of one winding of each transformer."""
-    trafo = net.trafo
-    rating = (trafo.sn_mva * trafo.parallel * trafo.df / trafo[winding]).to_numpy(dtype=float)
-    return float(np.sqrt(3.0)) * _inverse(rating)
+    inverse: FloatVector = np.divide(1.0, rating, out=np.zeros_like(rating), where=good)
+    return inverse
 
 
 #: largest number of iterations; more would take longer than Newton's method
@@ -295,17 +274,9 @@ class FixedPoint:
 
     def solve(self, start: ComplexVector, power: ComplexVector) -> ComplexVector | None:
         """Return the voltages for ``power``, starting from ``start``, or ``None`` without convergence."""
-        equations = self.equations
-        voltage = start.copy()
-        iterations = fixed_point(
-            voltage,
-            power,
-            equations.by_rows,
-            self.order,
-            self.factors,
-            equations.tolerance,
-            MAX_ITERATIONS,
-        )
+        equations, voltage = self.equations, start.copy()
+        limits = equations.tolerance, MAX_ITERATIONS
+        iterations = fixed_point(voltage, power, equations.by_rows, self.order, self.factors, *limits)
         return voltage if iterations >= 0 else None
 
 
@@ -330,17 +301,9 @@ class Newton:
         equations = self.equations
         if len(equations.ref) == equations.n:
             return start.copy()
-        solved = self._algorithm.solve(
-            equations.ybus,
-            start.copy(),
-            power,
-            equations.ref,
-            self._slack_weights,
-            equations.pv,
-            equations.pq,
-            MAX_NEWTON_ITERATIONS,
-            equations.tolerance,
-        )
+        buses = equations.ref, self._slack_weights, equations.pv, equations.pq
+        limits = MAX_NEWTON_ITERATIONS, equations.tolerance
+        solved = self._algorithm.solve(equations.ybus, start.copy(), power, *buses, *limits)
         return self._algorithm.get_V() if solved else None
 
     def explain(self, power: ComplexVector) -> str:
@@ -399,16 +362,7 @@ class FastPowerFlow(PowerFlow):
             raise
         self._topology.forget()
 
-    def solve(
-        self,
-        load_p: FloatVector,
-        load_q: FloatVector,
-        sgen_p: FloatVector,
-        sgen_q: FloatVector,
-        storage_p: FloatVector,
-        gen_p: FloatVector,
-    ) -> PowerFlowResult:
-        powers = load_p, load_q, sgen_p, sgen_q, storage_p, gen_p
+    def solve(self, *powers: FloatVector) -> PowerFlowResult:
         try:
             return self._topology.solve(*powers)
         except PowerFlowError as error:

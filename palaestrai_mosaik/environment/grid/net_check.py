@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -18,32 +18,49 @@ from palaestrai_mosaik.core.printing import listed, shorten
 
 logger = logging.getLogger(__name__)
 
-_FLAG = (True, False)
-#: options that change the solution -> allowed values
-_MODEL: dict[str, tuple[Any, ...]] = {
-    "calculate_voltage_angles": (True, False, "auto"),
-    "trafo_model": ("t", "pi"),
-    "trafo_loading": ("current", "power"),
-    "trafo3w_losses": ("hv", "mv", "lv", "star"),
-    "enforce_q_lims": _FLAG,
-    "enforce_p_lims": _FLAG,
-    "voltage_depend_loads": _FLAG,
-    "consider_line_temperature": _FLAG,
-    "distributed_slack": _FLAG,
-    "neglect_open_switch_branches": _FLAG,
-    "tdpf": _FLAG,
-    "tdpf_update_r_theta": _FLAG,
-}
-#: numeric options that change the solution -> smallest value
-_MODEL_NUMBERS = {"switch_rx_ratio": 0.0, "delta_q": 0.0, "tdpf_delay_s": 0.0}
+#: whether a value of an option is allowed, and the allowed values in words
+Rule = tuple[Callable[[Any], bool], str]
+
+
+def _choice(*values: Any) -> Rule:
+    def is_allowed(value: Any) -> bool:
+        return any(type(value) is type(choice) and value == choice for choice in values)
+
+    return is_allowed, " or ".join(map(repr, values))
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _is_limit(value: Any) -> bool:
+    return value == "auto" or (type(value) is int and value > 0)
+
+
 _NEWTON = ("nr", "iwamoto_nr")
-_ALGORITHMS = (*_NEWTON, "bfsw", "gs", "fdbx", "fdxb")
-_STARTS = ("auto", "flat", "dc", "results")
 #: options that affect only the solver: memory of the last state, tolerances, libraries
 _SOLVER = (
     *("tolerance_mva", "check_connectivity", "recycle", "only_v_results", "run_control", "numba"),
     *("lightsim2grid", "use_umfpack", "permc_spec", "v_debug", "init_vm_pu", "init_va_degree"),
 )
+_RULES: dict[str, Rule] = {
+    "calculate_voltage_angles": _choice(True, False, "auto"),
+    "trafo_model": _choice("t", "pi"),
+    "trafo_loading": _choice("current", "power"),
+    "trafo3w_losses": _choice("hv", "mv", "lv", "star"),
+    **dict.fromkeys(
+        (
+            *("enforce_q_lims", "enforce_p_lims", "voltage_depend_loads", "consider_line_temperature"),
+            *("distributed_slack", "neglect_open_switch_branches", "tdpf", "tdpf_update_r_theta"),
+        ),
+        _choice(True, False),
+    ),
+    **dict.fromkeys(("switch_rx_ratio", "delta_q", "tdpf_delay_s"), (_is_amount, "a number of at least 0")),
+    "algorithm": _choice(*_NEWTON, "bfsw", "gs", "fdbx", "fdxb"),
+    "init": _choice("auto", "flat", "dc", "results"),
+    "max_iteration": (_is_limit, "'auto' or a whole number above 0"),
+    **dict.fromkeys(_SOLVER, (lambda value: True, "")),
+}
 #: options that, if true, need more than admittances and constant powers in the equations
 _UNCOVERED = {
     "enforce_q_lims": "reactive power limits of generators",
@@ -61,17 +78,16 @@ def keep_model_options(net: Any) -> Iterator[str]:
     if not isinstance(options, dict):
         yield f"user_pf_options are a {type(options).__name__}; allowed is a mapping"
         return
-    names = [*_MODEL, *_MODEL_NUMBERS, "algorithm", "init", "max_iteration", *_SOLVER]
     kept = {}
     for key, value in options.items():
-        if key not in names:
+        if key not in _RULES:
             yield (
                 f"user_pf_options: {shorten(repr(key), 40)} is no option of an AC power flow"
-                f"{did_you_mean(key, names)}; allowed are {', '.join(names)}"
+                f"{did_you_mean(key, _RULES)}; allowed are {', '.join(_RULES)}"
             )
             continue
-        allowed = _allowed(key, value)
-        if allowed:
+        is_allowed, allowed = _RULES[key]
+        if not is_allowed(value):
             yield f"user_pf_options: {key} is {shorten(repr(value), 40)}; allowed is {allowed}"
         elif _acts(key, value, options):
             kept[key] = value
@@ -90,23 +106,6 @@ def uncovered_options(net: Any) -> list[str]:
     if options.get("trafo_loading") == "power" and len(net.trafo):
         features.append("the loading of transformers by power")
     return features
-
-
-def _allowed(key: str, value: Any) -> str:
-    """Return the allowed values of ``key``, or ``""`` if ``value`` is allowed."""
-    if key in _SOLVER:
-        return ""
-    if key == "max_iteration":
-        sound = value == "auto" or (type(value) is int and value > 0)
-        return "" if sound else "'auto' or a whole number above 0"
-    if key in _MODEL_NUMBERS:
-        sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return (
-            "" if sound and value >= _MODEL_NUMBERS[key] else f"a number of at least {_MODEL_NUMBERS[key]:g}"
-        )
-    values = {"algorithm": _ALGORITHMS, "init": _STARTS}.get(key) or _MODEL[key]
-    sound = any(type(value) is type(choice) and value == choice for choice in values)
-    return "" if sound else " or ".join(map(repr, values))
 
 
 def _acts(key: str, value: Any, options: dict[str, Any]) -> bool:

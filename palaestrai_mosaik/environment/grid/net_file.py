@@ -18,7 +18,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -162,13 +162,13 @@ def _made(value: Any, **_: Any) -> Any:
         return [_made(item) for item in value]
     if type(value) is not dict:
         return value
-    if "_module" not in value or "_class" not in value:
+    if not value.keys() >= {"_module", "_class"}:
         return {key: _made(item) for key, item in value.items()}
-    if "_object" not in value and type(value.get("_state")) is dict:
-        _named_class(value)
-        # pandapower 2.1 wrote a controller's attributes this way
-        return {key: _made(item) for key, item in value["_state"].items() if key != "_init"}
-    return _part(value)
+    if "_object" in value or type(value.get("_state")) is not dict:
+        return _part(value)
+    _named_class(value)
+    # pandapower 2.1 wrote a controller's attributes this way
+    return {key: _made(item) for key, item in value["_state"].items() if key != "_init"}
 
 
 def _named_class(value: Part) -> tuple[str, str]:
@@ -215,14 +215,6 @@ def _own(module: str, kind: str) -> Maker:
 # --- tables and plain values ------------------------------------------------------------------
 
 
-def _table(content: Any, keys: Part) -> Any:
-    return _reader(content, keys).DataFrame()
-
-
-def _series(content: Any, keys: Part) -> Any:
-    return _reader(content, keys).Series()
-
-
 def _reader(content: Any, keys: Part) -> FromSerializableRegistry:
     """Return pandapower's table reader, restricted to a table that is part of the file's text."""
     if not (isinstance(content, str) and content.lstrip()[:1] in ("{", "[")):
@@ -235,7 +227,7 @@ def _reader(content: Any, keys: Part) -> FromSerializableRegistry:
         )
     dtypes = keys.get("dtype")
     for dtype in dtypes.values() if isinstance(dtypes, dict) else [dtypes]:
-        if not (dtype is None or (isinstance(dtype, str) and _DTYPE.fullmatch(dtype))):
+        if dtype is not None and not _is_dtype(dtype):
             raise SimulationError("has a table with a dtype that pandapower does not write")
     _require_even(json.loads(content), labels=bool(keys.get("is_multiindex") or keys.get("is_multicolumn")))
     # pandas' reader calls _made for cells, so their parts are made by the same rules
@@ -312,10 +304,10 @@ def _plain(value: Any) -> Any:
     raise SimulationError(f"has a {type(value).__name__} where plain values are needed")
 
 
-def _scalar(kind: str) -> Maker:
+def _scalar(kind: str, content: Any, keys: Part) -> Any:
     to_scalar = bool if kind == "bool" else getattr(np, kind)
     # like pandapower, which writes booleans as text: any text is true
-    return lambda content, keys: to_scalar(_plain(content))
+    return to_scalar(_plain(content))
 
 
 def _shape(content: Any, keys: Part) -> Any:
@@ -327,8 +319,9 @@ def _shape(content: Any, keys: Part) -> Any:
     return shape(plain)
 
 
-def _index(kind: str) -> Maker:
-    return lambda content, keys: getattr(pd, kind)(_made(content), dtype=_index_dtype(keys))
+def _index(kind: str, content: Any, keys: Part) -> Any:
+    dtype = keys.get("dtype")
+    return getattr(pd, kind)(_made(content), dtype=dtype if _is_dtype(dtype) else None)
 
 
 def _multi_index(content: Any, keys: Part) -> Any:
@@ -337,19 +330,15 @@ def _multi_index(content: Any, keys: Part) -> Any:
     return pd.MultiIndex.from_tuples(labels)
 
 
-def _index_dtype(keys: Part) -> Any:
-    dtype = keys.get("dtype")
-    return dtype if isinstance(dtype, str) and _DTYPE.fullmatch(dtype) else None
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, str) and _DTYPE.fullmatch(value) is not None
 
 
 # --- controllers ------------------------------------------------------------------------------
 
 
-def _pandapowers(module: str, kind: str) -> Maker:
-    def make(content: Any, keys: Part) -> Any:
-        return _object(_class(module, kind), content)
-
-    return make
+def _pandapowers(module: str, kind: str, content: Any, keys: Part) -> Any:
+    return _object(_class(module, kind), content)
 
 
 @cache
@@ -399,20 +388,20 @@ def _makers() -> dict[tuple[str, str], Maker]:
     for kind in (tuple, set, frozenset):
         makers["builtins", kind.__name__] = lambda content, keys, kind=kind: kind(_made(content))  # type: ignore[misc]
     for module in ("pandas", "pandas.core.frame"):
-        makers[module, "DataFrame"] = _table
+        makers[module, "DataFrame"] = lambda content, keys: _reader(content, keys).DataFrame()
     for module in ("pandas", "pandas.core.series"):
-        makers[module, "Series"] = _series
+        makers[module, "Series"] = lambda content, keys: _reader(content, keys).Series()
     for name in _SCALARS:
-        makers["numpy", name] = _scalar(name)
+        makers["numpy", name] = partial(_scalar, name)
     makers["pandas", "MultiIndex"] = _multi_index
     makers["pandas", "RangeIndex"] = lambda content, keys: pd.Index(_made(content))
     for name in ("DatetimeIndex", "Index"):
-        makers["pandas", name] = _index(name)
+        makers["pandas", name] = partial(_index, name)
     for name in _GEOMETRIES:
         makers["shapely", name] = _shape
     for module, names in _OBJECTS.items():
         for name in names:
-            makers[module, name] = _pandapowers(module, name)
+            makers[module, name] = partial(_pandapowers, module, name)
     return makers
 
 

@@ -80,7 +80,7 @@ def load_grid(name: str) -> Grid:
     if name == "cigre_mv":
         return _cached(name, _cigre_mv)
     if name in _SHIPPED:
-        return _cached(name, lambda: Grid(name, net := _SHIPPED[name](), profiles_of(net)))
+        return _cached(name, lambda: _shipped(name))
     if name.endswith(".json"):
         return _from_file(name)
     allowed = ["cigre_mv", *_SHIPPED]
@@ -90,19 +90,15 @@ def load_grid(name: str) -> Grid:
     )
 
 
-def _oberrhein() -> Any:
-    from pandapower.networks import mv_oberrhein
-
-    return mv_oberrhein()
+#: functions of ``pandapower.networks``
+_SHIPPED = {"oberrhein": "mv_oberrhein", "case2869": "case2869pegase"}
 
 
-def _case2869() -> Any:
-    from pandapower.networks import case2869pegase
+def _shipped(name: str) -> Grid:
+    from pandapower import networks
 
-    return case2869pegase()
-
-
-_SHIPPED: dict[str, Callable[[], Any]] = {"oberrhein": _oberrhein, "case2869": _case2869}
+    net = getattr(networks, _SHIPPED[name])()
+    return Grid(name, net, profiles_of(net))
 
 
 def _from_file(name: str) -> Grid:

@@ -16,8 +16,16 @@ from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.environment.devices import Setpoints
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
-#: powers of elements, as arguments of :meth:`PowerFlow.solve` and in its results, in this order
-ELEMENT_POWERS = ("load_p", "load_q", "sgen_p", "sgen_q", "storage_p", "gen_p")
+#: powers of elements, as arguments of :meth:`PowerFlow.solve` and in its results, in this order, each with its table
+#: and column in a net
+ELEMENT_POWERS = {
+    "load_p": ("load", "p_mw"),
+    "load_q": ("load", "q_mvar"),
+    "sgen_p": ("sgen", "p_mw"),
+    "sgen_q": ("sgen", "q_mvar"),
+    "storage_p": ("storage", "p_mw"),
+    "gen_p": ("gen", "p_mw"),
+}
 
 #: convergence: largest power mismatch of any bus, as in pandapower
 TOLERANCE_MVA = 1e-8
@@ -75,16 +83,8 @@ class PowerFlow(ABC):
         """
 
     @abstractmethod
-    def solve(
-        self,
-        load_p: FloatVector,
-        load_q: FloatVector,
-        sgen_p: FloatVector,
-        sgen_q: FloatVector,
-        storage_p: FloatVector,
-        gen_p: FloatVector,
-    ) -> PowerFlowResult:
-        """Solve for the powers (MW, Mvar) of loads, static generators, storages and generators.
+    def solve(self, *powers: FloatVector) -> PowerFlowResult:
+        """Solve for powers (MW, Mvar) in the order of :data:`ELEMENT_POWERS`.
 
         Signs are pandapower's: loads and storages consume, generators feed in. Raises
         :class:`PowerFlowError` with the worst mismatch if no solution is found.
@@ -94,12 +94,10 @@ class PowerFlow(ABC):
         """Solve for the powers in the net's tables, with their scaling."""
         net = self.net
         return self.solve(
-            (net.load.p_mw * net.load.scaling).to_numpy(dtype=float),
-            (net.load.q_mvar * net.load.scaling).to_numpy(dtype=float),
-            (net.sgen.p_mw * net.sgen.scaling).to_numpy(dtype=float),
-            (net.sgen.q_mvar * net.sgen.scaling).to_numpy(dtype=float),
-            (net.storage.p_mw * net.storage.scaling).to_numpy(dtype=float),
-            (net.gen.p_mw * net.gen.scaling).to_numpy(dtype=float),
+            *(
+                (net[table][column] * net[table].scaling).to_numpy(dtype=float)
+                for table, column in ELEMENT_POWERS.values()
+            )
         )
 
 
@@ -132,21 +130,17 @@ def powers_of(net: Any, *powers: FloatVector) -> Iterator[None]:
 
     ``powers`` are the arguments of :meth:`PowerFlow.solve`, in order.
     """
-    tables = (net.load, net.sgen, net.storage, net.gen)
-    before = [(table, table[["p_mw", "scaling"]].copy()) for table in tables]
-    reactive = [(table, table["q_mvar"].copy()) for table in tables[:3]]
+    columns = [*ELEMENT_POWERS.values(), ("storage", "q_mvar")]
+    columns += [(table, "scaling") for table in ("load", "sgen", "storage", "gen")]
+    before = [net[table][column].copy() for table, column in columns]
     storage_q = net.storage.q_mvar * net.storage.scaling
-    load_p, load_q, sgen_p, sgen_q, storage_p, gen_p = powers
     try:
-        for table, p in zip(tables, (load_p, sgen_p, storage_p, gen_p), strict=True):
-            table["p_mw"], table["scaling"] = p, 1.0
-        net.load["q_mvar"], net.sgen["q_mvar"], net.storage["q_mvar"] = load_q, sgen_q, storage_q
+        for (table, column), values in zip(columns, (*powers, storage_q, 1.0, 1.0, 1.0, 1.0), strict=True):
+            net[table][column] = values
         yield
     finally:
-        for table, columns in before:
-            table["p_mw"], table["scaling"] = columns["p_mw"], columns["scaling"]
-        for table, column in reactive:
-            table["q_mvar"] = column
+        for (table, column), values in zip(columns, before, strict=True):
+            net[table][column] = values
 
 
 def read_pandapower(net: Any) -> PowerFlowResult:
@@ -166,12 +160,7 @@ def read_pandapower(net: Any) -> PowerFlowResult:
         column("res_ext_grid", "p_mw"),
         column("res_ext_grid", "q_mvar"),
         float(sum(np.nansum(net[name].pl_mw) for name in branches if len(net[name]))),
-        column("res_load", "p_mw"),
-        column("res_load", "q_mvar"),
-        column("res_sgen", "p_mw"),
-        column("res_sgen", "q_mvar"),
-        column("res_storage", "p_mw"),
-        column("res_gen", "p_mw"),
+        *(column(f"res_{table}", name) for table, name in ELEMENT_POWERS.values()),
     )
 
 
@@ -226,22 +215,15 @@ class PowerGrid:
         except PowerFlowError as error:
             self._unsolvable = str(error)
 
-    def step(
-        self,
-        load_p: FloatVector,
-        load_q: FloatVector,
-        sgen_p: FloatVector,
-        sgen_q: FloatVector,
-        storage_p: FloatVector,
-        gen_p: FloatVector,
-    ) -> None:
-        """Solve for these powers (MW, Mvar) and set :attr:`result` and :attr:`converged`."""
+    def step(self, *powers: FloatVector) -> None:
+        """Solve for ``powers``, like :meth:`PowerFlow.solve`, and set :attr:`result` and :attr:`converged`."""
         if self._scaled:
-            load_p, load_q = load_p * self.load_scaling.values, load_q * self.load_scaling.values
+            load_p, load_q, *others = powers
+            powers = load_p * self.load_scaling.values, load_q * self.load_scaling.values, *others
         try:
             if self._unsolvable:
                 raise PowerFlowError(self._unsolvable)
-            self.result = self.power_flow.solve(load_p, load_q, sgen_p, sgen_q, storage_p, gen_p)
+            self.result = self.power_flow.solve(*powers)
             self.converged = 1.0
         except PowerFlowError:
             self.converged = 0.0

@@ -76,16 +76,8 @@ class PandapowerPowerFlow(PowerFlow):
         if tap_pos is not None:
             self.tap_pos = np.asarray(tap_pos, dtype=float).copy()
 
-    def solve(
-        self,
-        load_p: FloatVector,
-        load_q: FloatVector,
-        sgen_p: FloatVector,
-        sgen_q: FloatVector,
-        storage_p: FloatVector,
-        gen_p: FloatVector,
-    ) -> PowerFlowResult:
-        with powers_of(self.net, load_p, load_q, sgen_p, sgen_q, storage_p, gen_p):
+    def solve(self, *powers: FloatVector) -> PowerFlowResult:
+        with powers_of(self.net, *powers):
             return self._solve_and_read()
 
     def _solve_and_read(self) -> PowerFlowResult:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from palaestrai_mosaik.core.errors import SimulationError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
+from palaestrai_mosaik.environment.batch import slices_of
 from palaestrai_mosaik.types.arrays import FloatVector
 
 #: the quantities of each step, in the order of :meth:`Profiles.at`
@@ -61,10 +62,8 @@ class Profiles:
         self.factors = np.concatenate([a.factors for a in self.assignments.values()])
         self._constant = self.columns < 0
         self._columns = np.where(self._constant, 0, self.columns)
-        ends = np.cumsum([len(a.columns) for a in self.assignments.values()])
         #: slice of each of :data:`QUANTITIES` in :attr:`columns` and :attr:`factors`
-        self.parts = [slice(int(end - len(a.columns)), int(end)) for a, end in zip(
-            self.assignments.values(), ends, strict=True)]  # fmt: skip
+        self.parts = slices_of([a.columns.shape for a in self.assignments.values()])
         self._any_constant = bool(self._constant.any())
 
     def at(self, step: int) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector, FloatVector]:

@@ -81,9 +81,9 @@ class GridSimulator(mosaik_api_v3.Simulator):
         self.outputs: dict[str, Any] = {}
 
     def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
-        unknown = sorted(set(params) - {"grid", "step_size", *self.INIT})
+        allowed = ["grid", "step_size", *self.INIT]
+        unknown = sorted(params.keys() - allowed)
         if unknown:
-            allowed = ["grid", "step_size", *self.INIT]
             raise SimulationError(
                 f"{sid}: unknown parameter {unknown[0]!r}{did_you_mean(unknown[0], allowed)}"
             )

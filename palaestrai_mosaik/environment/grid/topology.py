@@ -50,17 +50,10 @@ def _branches(net: Any, sensors: Collection[str], actuators: Collection[str]) ->
     for table, (kind, source, target, switched) in _BRANCHES.items():
         cut = _open_at(net, switched)
         for index, row in _rows(net, table):
-            uid = f"{table}-{index}"
-            yield Edge(
-                uid,
-                f"bus-{row[source]}",
-                f"bus-{row[target]}",
-                _name(row),
-                kind,
-                _of(f"{uid}.loading", sensors),
-                bool(row["in_service"]) and index not in cut,
-                _of(f"{uid}.in_service", actuators),
-            )
+            uid, ends = f"{table}-{index}", (f"bus-{row[source]}", f"bus-{row[target]}")
+            loading, switch = _of(f"{uid}.loading", sensors), _of(f"{uid}.in_service", actuators)
+            in_service = bool(row["in_service"]) and index not in cut
+            yield Edge(uid, *ends, _name(row), kind, loading, in_service, switch)
 
 
 def _three_windings(net: Any) -> Iterator[Edge]:
@@ -82,18 +75,17 @@ def _switches(net: Any) -> Iterator[Edge]:
 
 def _devices(net: Any, sensors: Collection[str], actuators: Collection[str]) -> Iterator[Device]:
     for table in _DEVICES:
-        seen = [group.removeprefix(f"{table}.") for group in SENSOR_GROUPS if group.startswith(f"{table}.")]
-        set_ = [group.removeprefix(f"{table}.") for group in ACTUATOR_GROUPS if group.startswith(f"{table}.")]
         for index, row in _rows(net, table):
             uid = f"{table}-{index}"
-            yield Device(
-                uid,
-                f"bus-{row['bus']}",
-                _name(row),
-                table,
-                tuple(name for quantity in seen if (name := f"{uid}.{quantity}") in sensors),
-                tuple(name for quantity in set_ if (name := f"{uid}.{quantity}") in actuators),
-            )
+            read, driven = _among(uid, SENSOR_GROUPS, sensors), _among(uid, ACTUATOR_GROUPS, actuators)
+            yield Device(uid, f"bus-{row['bus']}", _name(row), table, read, driven)
+
+
+def _among(uid: str, groups: Collection[str], channels: Collection[str]) -> tuple[str, ...]:
+    """Return the ``channels`` of a device, in the order of ``groups``."""
+    parts = (group.partition(".") for group in groups)
+    names = (f"{uid}.{quantity}" for table, _, quantity in parts if table == uid.partition("-")[0])
+    return tuple(name for name in names if name in channels)
 
 
 def _rows(net: Any, table: str) -> Iterator[tuple[int, dict[str, Any]]]:

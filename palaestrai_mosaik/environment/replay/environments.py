@@ -294,8 +294,6 @@ class SessionPoolEnvironment(SessionReplay):
     comes the first.
     """
 
-    #: reads a ``source`` that is a store; injected, since environments do not import the store
-
     #: reads a ``source`` that is a store; injected, because environments do not import the store
     read_store: Callable[[Mapping[str, Any]], SessionPool] | None = None
 
@@ -423,15 +421,8 @@ class SessionPoolEnvironment(SessionReplay):
         truncated: npt.ArrayLike | None = None,
     ) -> None:
         """Replace the sessions. The arguments are those of :meth:`.pool.SessionPool.load_sessions`."""
-        self.pool.load_sessions(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            terminated=terminated,
-            truncated=truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        self.pool.load_sessions(*by_tick, prev_memories, terminated=terminated, truncated=truncated)
 
     def append_sessions(  # noqa: PLR0913  (independent sequences, most of them optional)
         self,
@@ -449,16 +440,9 @@ class SessionPoolEnvironment(SessionReplay):
 
         The arguments are those of :meth:`.pool.SessionPool.append_sessions`.
         """
-        self.pool.append_sessions(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            max_pool_size,
-            terminated=terminated,
-            truncated=truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        ends = {"terminated": terminated, "truncated": truncated}
+        self.pool.append_sessions(*by_tick, prev_memories, max_pool_size, **ends)
 
     def select_session_batch(self, selector: npt.ArrayLike) -> SessionBatchEnvironment:
         """Return an environment that replays the sessions at these indices."""

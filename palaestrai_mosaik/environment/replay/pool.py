@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
 from types import TracebackType
@@ -139,13 +138,6 @@ class _ColumnFile:
         return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11) + b"\n"
 
 
-def write_pool(directory: Path, signature: Signature, pieces: Iterable[Sessions]) -> None:
-    """Write the ``pieces`` to a new pool at ``directory``."""
-    with PoolWriter(directory, signature) as writer:
-        for piece in pieces:
-            writer.append(piece)
-
-
 def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     """Open the pool in ``directory``; its columns are mapped and not read yet.
 
@@ -173,14 +165,11 @@ def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     except ContractError as error:
         raise ContractError(f"the pool is damaged: {path}: {error}") from error
     for name, column in declared.items():
-        _check_dtype(directory / f"{name}.npy", columns[name].dtype, column.dtype)
+        if columns[name].dtype != column.dtype:
+            raise ContractError(
+                f"the pool is damaged: {directory / name}.npy is {columns[name].dtype}, expected is {column.dtype}"
+            )
     return signature, sessions
-
-
-def _check_dtype(path: Path, actual: np.dtype[Any], expected: np.dtype[Any]) -> None:
-    """Raise :class:`ContractError` if a column's dtype differs from the pool's description."""
-    if actual != expected:
-        raise ContractError(f"the pool is damaged: {path} is {actual}, expected is {expected}")
 
 
 def _description(directory: Path) -> Mapping[str, Any]:
@@ -327,7 +316,8 @@ class SessionPool:
 
     def save(self, directory: str | Path) -> None:
         """Write the pool to a new ``directory``, which appears only when it is complete."""
-        write_pool(Path(directory), self.signature, [self.sessions])
+        with PoolWriter(directory, self.signature) as writer:
+            writer.append(self.sessions)
 
     def __len__(self) -> int:
         """The number of sessions."""
@@ -372,15 +362,8 @@ class SessionPool:
             ContractError: a sequence does not fit; the message names session, tick and shape. The pool is
                 unchanged.
         """
-        sequences = GivenSequences(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            terminated,
-            truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        sequences = GivenSequences(*by_tick, prev_memories, terminated, truncated)
         sessions = sessions_of(self.signature, sequences)
         self._columns = None
         self._sessions = _frozen(sessions)
@@ -411,22 +394,13 @@ class SessionPool:
         """
         if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
             raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
-        sequences = GivenSequences(
-            observation_sequences,
-            action_sequences,
-            reward_seq,
-            is_alive,
-            prev_memories,
-            terminated,
-            truncated,
-        )
+        by_tick = observation_sequences, action_sequences, reward_seq, is_alive
+        sequences = GivenSequences(*by_tick, prev_memories, terminated, truncated)
         added = sessions_of(self.signature, sequences)
+        before = added.take([]) if self._sessions is None else self._sessions
+        _check_alike(before, added)
         if self._columns is None:
-            if self._sessions is not None:
-                _check_alike(self._sessions, added)
-            self._columns = _Columns(added.take([]) if self._sessions is None else self._sessions)
-        else:
-            _check_alike(self.sessions, added)
+            self._columns = _Columns(before)
         self._columns.append(added)
         self._sessions = self._columns.newest(max_pool_size)
 
@@ -473,18 +447,16 @@ class SessionPool:
     @property
     def previous_memories(self) -> list[Array] | None:
         """[session, ...] of each memory; ``None`` without memories."""
-        return list(_memories(self.sessions)) or None
+        return _memories(self.sessions) or None
 
     def _dense(self, kind: str) -> list[Array]:
         names = self.signature.packed_columns(kind)
         return self.signature.unpacked(kind, {name: self.sessions.dense(name) for name in names})
 
 
-def _memories(sessions: Sessions) -> Iterator[Array]:
-    for i in count():
-        if f"memory.{i}" not in sessions.by_session:
-            return
-        yield sessions.by_session[f"memory.{i}"]
+def _memories(sessions: Sessions) -> list[Array]:
+    columns = sessions.by_session
+    return [columns[f"memory.{i}"] for i in range(sum(name.startswith("memory.") for name in columns))]
 
 
 def _frozen(sessions: Sessions) -> Sessions:

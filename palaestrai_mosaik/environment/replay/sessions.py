@@ -342,9 +342,6 @@ def _shown(fields: Sequence[Field]) -> str:
     return listed([f"{f.name} {f.dtype}{list(f.shape)}" for f in fields], 8) or "none"
 
 
-_SCALAR = np.dtype(np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class GivenSequences:
     """A user's sequences; see :meth:`.pool.SessionPool.load_sessions`."""
@@ -546,8 +543,8 @@ def _rewards(rewards: Any, width: int, reference: Sequence[Array]) -> list[Array
     if rewards is None:
         return [np.zeros((len(session), width)) for session in reference]
     if width == 1 and depth(rewards) == 2:
-        return [session[:, None] for session in _sequences("rewards", rewards, (), _SCALAR)]
-    return _sequences("rewards", rewards, (width,), _SCALAR)
+        return [session[:, None] for session in _sequences("rewards", rewards, (), FLOAT)]
+    return _sequences("rewards", rewards, (width,), FLOAT)
 
 
 def _same_ticks(

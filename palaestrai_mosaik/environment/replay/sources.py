@@ -137,9 +137,7 @@ ANY_BODY = ".{body}."
 STORE_KEYS = ("store", "run", "instance", "phase", "agent", "body", "mode", "evaluation")
 #: the kinds of sources that are files
 FILE_KINDS = ("pool", "npz", "parquet")
-_NPZ_KEYS = ("npz",)
-_POOL_KEYS = ("pool",)
-_PARQUET_KEYS = ("parquet", "observations", "actions", "rewards", "session", "tick", *ENDS)
+_PARQUET_KEYS = ("observations", "actions", "rewards", "session", "tick", *ENDS)
 
 
 def read_source(
@@ -160,17 +158,18 @@ def read_source(
         return source
     if not isinstance(source, Mapping):
         raise ContractError(f"source: a mapping is expected, found {source!r}")
-    readers: dict[str, tuple[Callable[[Source], SessionPool], Sequence[str]]] = {
-        "pool": (lambda entry: SessionPool.open(entry["pool"]), _POOL_KEYS),
-        "npz": (lambda entry: read_npz(entry["npz"]), _NPZ_KEYS),
-        "parquet": (_read_parquet, _PARQUET_KEYS),
+    readers: dict[str, tuple[Callable[..., SessionPool], Sequence[str]]] = {
+        "pool": (SessionPool.open, ()),
+        "npz": (read_npz, ()),
+        "parquet": (read_parquet, _PARQUET_KEYS),
     }
     for kind, (read, keys) in readers.items():
         if kind in source:
-            check_keys(source, keys)
-            if not isinstance(source[kind], str | Path):
-                raise ContractError(f"source: {kind}: a path is expected, found {source[kind]!r}")
-            return read(source)
+            check_keys(source, (kind, *keys))
+            path, keywords = source[kind], {key: source[key] for key in keys if key in source}
+            if not isinstance(path, str | Path):
+                raise ContractError(f"source: {kind}: a path is expected, found {path!r}")
+            return read(path, **keywords)
     if any(key in source for key in STORE_KEYS):
         if read_store is None:
             raise ContractError(
@@ -366,11 +365,6 @@ def channels_of(names: Iterable[str], prefix: str) -> list[Channel]:
             uid = re.sub(r"\[\d+\]$", "", name.removeprefix(f"{prefix}."))
             columns_of.setdefault(uid, []).append(name)
     return [Channel(plain_name(uid), tuple(columns)) for uid, columns in columns_of.items()]
-
-
-def _read_parquet(source: Source) -> SessionPool:
-    keys = {key: value for key, value in source.items() if key != "parquet"}
-    return read_parquet(source["parquet"], **keys)
 
 
 def _parquet_table(path: str | Path) -> tuple[pa.Table, Array | None]:

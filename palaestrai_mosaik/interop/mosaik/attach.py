@@ -31,7 +31,7 @@ from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Recordin
 from palaestrai_mosaik.runner.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.body_placement import place_bodies
-from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
+from palaestrai_mosaik.simulation.environment_handle import AgentSink, EnvironmentHandle, EnvironmentSink
 from palaestrai_mosaik.simulation.event_loop import clean_up
 from palaestrai_mosaik.simulation.frames import FrameSink
 from palaestrai_mosaik.simulation.learner import Learner
@@ -542,7 +542,7 @@ class Table:
         self.also: Any = None
 
     def append(self, worker: int, episode: int, step: int, time: int, *rest: Any) -> None:
-        """Add a row: see :class:`AgentStream` and :class:`EnvironmentStream`."""
+        """Add a row: see :class:`AgentSink` and :class:`EnvironmentSink`."""
         self._keys.append((episode, self.evaluation, step, time))
         if self._objective:
             readings, setpoints, rewards, objective, terminated, truncated, *_ = rest
@@ -579,14 +579,14 @@ class RecordedRows:
         self.tables, self.environment_table = tables, environment
         self._also = also
 
-    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentSink:
         """Return the table for an agent's next rows."""
         table = self.tables[name]
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.agent(name, evaluation, group)
         return table
 
-    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
+    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentSink:
         """Return the table for the next states."""
         table = self.environment_table
         table.evaluation = evaluation

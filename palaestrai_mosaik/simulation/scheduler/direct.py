@@ -24,7 +24,7 @@ from . import versions
 from .inputs import MANY, Inputs, collector, insert, without_collector
 from .order import ranks
 from .outputs import OutputCache
-from .runner import Runner, answered, local_simulator
+from .runner import Runner, answered
 
 #: number of tiers of a time outside all groups
 _PLAIN = 1
@@ -59,10 +59,7 @@ class Schedule:
         #: the time of the current step
         self.time = -1
         origins = versions.runners(world)
-        simulators = [local_simulator(origin._proxy) for origin in origins]
-        if None in simulators:
-            raise ValueError("a simulator of this world is in another process")
-        self.runners = list(map(Runner, origins, simulators, ranks(origins)))  # type: ignore[arg-type]
+        self.runners = list(map(Runner, origins, ranks(origins)))
         #: a heap of tuples: time, rank, further pairs of tier and rank, runner
         self._heap: list[Any] = []
         self._count = itertools.count().__next__
@@ -87,7 +84,7 @@ class Schedule:
         outputs_of = {sid: other.outputs for sid, other in runner_of.items()}
         runner.inputs = collector(runner.origin, outputs_of, partial(self._inputs_with_set_data, runner))
         messages = sum(len(wires) for _, _, wires in runner.pushes)
-        runner.passes_on = self._pass_on if messages < MANY else without_collector(self._pass_on)
+        runner.pass_on = self._pass_on if messages < MANY else without_collector(self._pass_on)
 
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
@@ -181,22 +178,24 @@ class Schedule:
                 if among_others:
                     await self._let_others()
             if len(moment) > _PLAIN and max(moment[1:]) >= limit:
-                raise versions.too_many_repetitions(runner.origin.sid, limit, TieredTime(*moment))
+                raise versions.error(
+                    "MaxLoopIterationsExceededError", runner.origin.sid, limit, TieredTime(*moment)
+                )
             inputs, advance = runner.inputs(time), self._max_advance(runner)
-            if runner.steps:
+            if runner.step_is_generator:
                 following = await self._asked_step(runner, inputs, advance)
-            elif runner.advances:
+            elif runner.takes_max_advance:
                 following = runner.simulator.step(time, inputs, advance)
             else:
                 following = runner.simulator.step(time, inputs)
             runner.last = time
-            if following is not None or runner.must_step:
+            if following is not None or runner.is_time_based:
                 self._plan_following(runner, following)
-            if runner.gives:
+            if runner.get_data_is_generator:
                 self._show(runner)
-                runner.passes_on(runner, await answered(runner.simulator.get_data(runner.request)))
+                runner.pass_on(runner, await answered(runner.simulator.get_data(runner.request)))
             elif runner.request:
-                runner.passes_on(runner, runner.simulator.get_data(runner.request))
+                runner.pass_on(runner, runner.simulator.get_data(runner.request))
             runner.moment = None
             if self.asks:
                 world.sim_progress = self.progress()
@@ -208,11 +207,11 @@ class Schedule:
 
     async def _set_up(self) -> None:
         """Call ``setup_done`` of every simulator, if not done before."""
-        setting_up = [] if self._is_set_up else self.runners
+        prepared = [] if self._is_set_up else self.runners
         self._is_set_up = True
         failures = []
-        for runner in setting_up:
-            if runner.sets_up:
+        for runner in prepared:
+            if runner.has_setup_done:
                 try:
                     done = runner.simulator.setup_done()
                     if isgeneratorfunction(runner.simulator.setup_done):
@@ -227,7 +226,7 @@ class Schedule:
         if runner.asks:
             self._show(runner)
         runner.origin.is_in_step = True
-        arguments = (self.time, inputs, advance) if runner.advances else (self.time, inputs)
+        arguments = (self.time, inputs, advance) if runner.takes_max_advance else (self.time, inputs)
         following = await answered(runner.simulator.step(*arguments))
         runner.origin.is_in_step = False
         return following
@@ -255,12 +254,12 @@ class Schedule:
         """Plan the step that a simulator has requested for itself."""
         if following is not None:
             if not isinstance(following, int):
-                raise versions.no_integer(runner.origin.sid, following)
+                raise versions.error("InvalidNextStepTypeError", runner.origin.sid, following)
             if following <= runner.last:
-                raise versions.not_later(runner.origin.sid, following, runner.last)
+                raise versions.error("InvalidNextStepTimeError", runner.origin.sid, following, runner.last)
             if following < self.until:
                 self._plan(runner, (following, *runner.tiers))
-        elif runner.must_step:
+        elif runner.is_time_based:
             raise AssertionError("A time-based simulator must always return a next step")
 
     def _pass_on(self, runner: Runner, data: Any) -> None:
@@ -303,7 +302,7 @@ class Schedule:
         assert moment is not None
         written = versions.take_time(data, moment[0])
         if written < moment[0]:
-            raise versions.too_early(runner.origin.sid, written, TieredTime(*moment))
+            raise versions.error("InvalidOutputTimeError", runner.origin.sid, written, TieredTime(*moment))
         return moment if written == moment[0] else (written, *runner.tiers)
 
     def _forget(self, outputs: OutputCache) -> None:

@@ -22,7 +22,7 @@ from . import versions
 from .direct import mean_progress
 from .order import NoOrder, ranks
 from .outputs import KEPT, accumulate, forget
-from .runner import local_simulator
+from .runner import remote_simulators
 
 
 class _Sender:
@@ -57,7 +57,7 @@ class GeneralSchedule:
         self.until = until
         self.lazy_stepping = lazy_stepping
         self.runners = versions.runners(world)
-        self._remote = {runner.sid for runner in self.runners if local_simulator(runner._proxy) is None}
+        self._remote = set(remote_simulators(self.runners))
         try:
             self._ranks = dict(zip(self.runners, ranks(self.runners), strict=True))
         except NoOrder:
@@ -174,9 +174,9 @@ class GeneralSchedule:
         runner.current_step = step = heapq.heappop(runner.next_steps)
         limit = self.world.max_loop_iterations
         if step != runner.progress.time:
-            raise versions.wrong_time(runner.sid, step, runner.progress.time)
+            raise versions.error("StepTimeMismatchError", runner.sid, step, runner.progress.time)
         if any(tier >= limit for tier in step.tiers[1:]):
-            raise versions.too_many_repetitions(runner.sid, limit, step)
+            raise versions.error("MaxLoopIterationsExceededError", runner.sid, limit, step)
         inputs = mosaik_scheduler.get_input_data(self.world, runner)
         advance: int = mosaik_scheduler.get_max_advance(self.world, runner, self.until)
         for ancestor, distance in runner.triggering_ancestors.items():

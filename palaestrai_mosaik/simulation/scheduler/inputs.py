@@ -37,10 +37,10 @@ def collector(
     pulls = []
     for (source, delay), descriptions in origin.pulled_inputs.items():
         wires = []
-        for d in descriptions:
-            port = ports.setdefault(d.dest_port, len(ports))
-            full_id = f"{source.sid}.{d.src_port[0]}"
-            wires.append((*d.src_port, effective(d.transform), port, full_id))
+        for connection in descriptions:
+            port = ports.setdefault(connection.dest_port, len(ports))
+            full_id = f"{source.sid}.{connection.src_port[0]}"
+            wires.append((*connection.src_port, effective(connection.transform), port, full_id))
         outputs = outputs_of[source.sid]
         outputs.reach = max(outputs.reach, delay.tiers[0])
         pulls.append((outputs, delay.tiers[0], wires, source.sid))

@@ -17,7 +17,7 @@ from . import versions
 from .direct import Schedule
 from .general import GeneralSchedule
 from .order import NoOrder
-from .runner import local_simulator
+from .runner import remote_simulators
 
 #: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")
@@ -49,8 +49,7 @@ def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Sc
     Returns:
         A :class:`.Schedule` if all simulators are in this process, otherwise a :class:`.GeneralSchedule`.
     """
-    local = all(local_simulator(runner._proxy) is not None for runner in versions.runners(world))
-    if local and not world._debug:
+    if not world._debug and not remote_simulators(versions.runners(world)):
         try:
             return Schedule(world, until)
         except NoOrder:
@@ -67,22 +66,22 @@ def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
         ScenarioError: (mosaik's) data flow in a circle within one time.
         NoOrder: simulators wait for each other.
     """
-    inner = world._async_world if isinstance(world, World) else world
-    if hasattr(inner, "until"):
+    async_world = world._async_world if isinstance(world, World) else world
+    if hasattr(async_world, "until"):
         raise RuntimeError(_RUN_BEFORE)
-    if inner._debug or "run" in vars(inner):
-        what = "debug=True" if inner._debug else "attached agents"
+    if async_world._debug or "run" in vars(async_world):
+        what = "debug=True" if async_world._debug else "attached agents"
         raise RuntimeError(f"a world with {what} cannot be stepped from outside; run it with run_world")
-    versions.compile_world(inner)
-    remote = [runner.sid for runner in versions.runners(inner) if local_simulator(runner._proxy) is None]
+    versions.compile_world(async_world)
+    remote = remote_simulators(versions.runners(async_world))
     if remote:
         raise RuntimeError(
             f"{', '.join(remote)}: in another process; only a world whose simulators are all in this process can be "
             "stepped from outside"
         )
-    versions.show_progress_bars(inner, until, False)
-    inner.until, inner.rt_factor = until, None
-    return Schedule(inner, until)
+    versions.show_progress_bars(async_world, until, False)
+    async_world.until, async_world.rt_factor = until, None
+    return Schedule(async_world, until)
 
 
 def end_after(world: AsyncWorld, time: int) -> bool:
@@ -181,26 +180,26 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
             mosaik's exceptions for an invalid world.
     """
     _check(scheduler)
-    inner = world._async_world if isinstance(world, World) else world
+    async_world = world._async_world if isinstance(world, World) else world
     if isinstance(world, World) and world.loop.is_closed():
         raise RuntimeError(_RUN_BEFORE)
-    if "run" in vars(inner):
+    if "run" in vars(async_world):
         # attached agents join the world when its own run method is called
         if not isinstance(world, World):
             raise RuntimeError(_LIVES_IN_A_LOOP)
-        _chosen[inner] = scheduler
+        _chosen[async_world] = scheduler
         world.run(until, rt_factor, rt_strict, print_progress, lazy_stepping, shutdown=shutdown)
         return
-    with _prepared(inner, until, print_progress):
+    with _prepared(async_world, until, print_progress):
         if scheduler == "direct" and rt_factor is None:
-            inner.until, inner.rt_factor = until, None
-            world_schedule = schedule(inner, until, lazy_stepping=lazy_stepping)
+            async_world.until, async_world.rt_factor = until, None
+            world_schedule = schedule(async_world, until, lazy_stepping=lazy_stepping)
             if isinstance(world_schedule, Schedule) and not world_schedule.asks:
                 _drive(world_schedule.run())
             else:
                 _run_in(_loop_of(world), world_schedule.run())
         else:
-            _run_in(_loop_of(world), _mosaik_run(inner, until, rt_factor, rt_strict, lazy_stepping))
+            _run_in(_loop_of(world), _mosaik_run(async_world, until, rt_factor, rt_strict, lazy_stepping))
     if isinstance(world, World) and shutdown and not world._no_shutdown_in_run:
         world.shutdown()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from inspect import isgeneratorfunction
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,6 +17,11 @@ _ONLY_QUESTIONS = "only_questions"
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+def remote_simulators(runners: Sequence[Any]) -> list[str]:
+    """Return the ids of the simulators in other processes, of mosaik's ``runners`` (``SimRunner``)."""
+    return [runner.sid for runner in runners if local_simulator(runner._proxy) is None]
 
 
 def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
@@ -39,12 +44,17 @@ class Runner:
     In four parts: the calls of the simulator, the times of its steps, its inputs, and its outputs.
     """
 
-    def __init__(self, origin: Any, local: tuple[Any, bool, bool], ranks: tuple[int, ...]):
+    def __init__(self, origin: Any, ranks: tuple[int, ...]):
+        local = local_simulator(origin._proxy)
+        if local is None:
+            raise ValueError("a simulator of this world is in another process")
         self.origin = origin
-        self.simulator, self.advances, self.sets_up = local
-        #: whether ``step`` and ``get_data`` are generators, which may request something from mosaik
-        self.steps = isgeneratorfunction(self.simulator.step)
-        self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
+        self.simulator, self.takes_max_advance, self.has_setup_done = local
+        #: generators may request something from mosaik
+        self.step_is_generator = isgeneratorfunction(self.simulator.step)
+        self.get_data_is_generator = bool(origin.output_request) and isgeneratorfunction(
+            self.simulator.get_data
+        )
 
         self.ranks = ranks
         #: zeros, one for each tier of its times after the first
@@ -54,7 +64,7 @@ class Runner:
         #: the tiered time of its current step, if any, and the first tier of its last one
         self.moment: tuple[int, ...] | None = None
         self.last = -1
-        self.must_step = origin.type == "time-based"
+        self.is_time_based = origin.type == "time-based"
         #: the simulators that can trigger it, and the shortest time until then
         self.ancestors: list[tuple[Runner, int]] = []
 
@@ -65,7 +75,7 @@ class Runner:
         #: the requested attributes of each entity
         self.requested = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
         #: processes its outputs
-        self.passes_on: Callable[[Runner, Any], None]
+        self.pass_on: Callable[[Runner, Any], None]
         #: its outputs, and whether others fetch them
         self.cached = origin.outputs is not None
         self.outputs = OutputCache(origin.outputs if self.cached else {})
@@ -79,7 +89,8 @@ class Runner:
     @property
     def asks(self) -> bool:
         """Whether it may request something from mosaik: the objects of mosaik must be up to date then."""
-        return self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
+        step_asks = self.step_is_generator and not getattr(self.simulator.step, _ONLY_QUESTIONS, False)
+        return self.get_data_is_generator or step_asks
 
     @property
     def queue(self) -> list[Any]:
@@ -99,9 +110,16 @@ class Runner:
         ]
         pushes: dict[tuple[Runner, int], list[Any]] = {}
         for (eid, attr), descriptions in origin.output_to_push.items():
-            for d in descriptions:
-                wire = (eid, attr, f"{origin.sid}.{eid}", *d.dest_port, effective(d.transform))
-                pushes.setdefault((runner_of[d.dest_sim.sid], d.delay.tiers[0]), []).append(wire)
+            for connection in descriptions:
+                wire = (
+                    eid,
+                    attr,
+                    f"{origin.sid}.{eid}",
+                    *connection.dest_port,
+                    effective(connection.transform),
+                )
+                target = runner_of[connection.dest_sim.sid], connection.delay.tiers[0]
+                pushes.setdefault(target, []).append(wire)
         self.pushes = [(target.queue, delay, wires) for (target, delay), wires in pushes.items()]
         triggers: dict[tuple[Runner, Any], list[tuple[str, str]]] = {}
         for port, triggered in origin.triggers.items():

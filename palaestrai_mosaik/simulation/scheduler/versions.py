@@ -7,7 +7,6 @@ from typing import Any, Literal
 import mosaik
 from mosaik import exceptions
 from mosaik.exceptions import SimulationError
-from mosaik.tiered_time import TieredTime
 from tqdm import tqdm
 
 _VERSION = tuple(int(part) for part in mosaik.__version__.split(".")[:2])
@@ -81,74 +80,29 @@ def take_time(outputs: dict[str, Any], now: int) -> int:
     return time
 
 
-def _error(name: str, text: str, *details: Any) -> Exception:
-    """Build mosaik's exception ``name`` (since 3.7), or its ``SimulationError`` with ``text``."""
+#: mosaik's exceptions since 3.7, and their messages until then, when each was a ``SimulationError``
+_MESSAGES = {
+    "MaxLoopIterationsExceededError": "Simulator {} has performed a sub-step more than {} times. (The complete now "
+    "is {}.) This might indicate that you have run into an infinite loop. If not, you can increase "
+    "max_loop_iterations to get rid of this warning.",
+    "StepTimeMismatchError": "Simulator {} is trying to perform a step at time {}, but it has already progressed to "
+    "time {}.",
+    "InvalidNextStepTypeError": "the next step time returned by the step method must be of type int, but is of type "
+    '{1.__class__} for simulator "{0}"',
+    "InvalidNextStepTimeError": "the next step time returned by step must be later than the current step's time, but "
+    '{1} <= {2} for simulator "{0}"',
+    "InvalidOutputTimeError": 'Output time ({1}) is not >= time ({2}) for simulator "{0}".',
+}
+
+
+def error(name: str, sid: str, *details: Any) -> Exception:
+    """Build mosaik's exception ``name`` for a simulator."""
     kind = getattr(exceptions, name, None)
-    return SimulationError(text) if kind is None else kind(*details)
-
-
-def too_many_repetitions(sid: str, limit: int, step: TieredTime) -> Exception:
-    """Build the error for a same-time loop that does not end."""
-    return _error(
-        "MaxLoopIterationsExceededError",
-        f"Simulator {sid} has performed a sub-step more than {limit} times. (The complete now is {step}.) This might "
-        "indicate that you have run into an infinite loop. If not, you can increase max_loop_iterations to get rid "
-        "of this warning.",
-        sid,
-        limit,
-        step,
-    )
-
-
-def wrong_time(sid: str, step: TieredTime, progress: TieredTime) -> Exception:
-    """Build the error for a simulator that would have to step in its past."""
-    return _error(
-        "StepTimeMismatchError",
-        f"Simulator {sid} is trying to perform a step at time {step}, but it has already progressed to time {progress}.",
-        sid,
-        step,
-        progress,
-    )
-
-
-def no_integer(sid: str, following: Any) -> Exception:
-    """Build the error for a ``step`` that does not return an integer."""
-    return _error(
-        "InvalidNextStepTypeError",
-        "the next step time returned by the step method must be of type int, but is of type "
-        f'{type(following)} for simulator "{sid}"',
-        sid,
-        following,
-    )
-
-
-def not_later(sid: str, following: int, now: int) -> Exception:
-    """Build the error for a ``step`` that does not return a later time."""
-    return _error(
-        "InvalidNextStepTimeError",
-        "the next step time returned by step must be later than the current step's time, but "
-        f'{following} <= {now} for simulator "{sid}"',
-        sid,
-        following,
-        now,
-    )
-
-
-def too_early(sid: str, written: int, step: TieredTime) -> Exception:
-    """Build the error for outputs of a time before the step."""
-    return _error(
-        "InvalidOutputTimeError",
-        f'Output time ({written}) is not >= time ({step}) for simulator "{sid}".',
-        sid,
-        written,
-        step,
-    )
+    return SimulationError(_MESSAGES[name].format(sid, *details)) if kind is None else kind(sid, *details)
 
 
 def connection_lost(sid: str, cause: BaseException) -> Exception:
     """Build the error for a lost simulator in another process."""
     kind = getattr(exceptions, "SimulatorConnectionLostError", None)
-    if kind is not None:
-        error: Exception = kind(sid, cause)
-        return error
-    return SimulationError(f'Simulator "{sid}" closed its connection.', cause)
+    text = f'Simulator "{sid}" closed its connection.'
+    return SimulationError(text, cause) if kind is None else kind(sid, cause)

@@ -27,11 +27,11 @@ from loguru import logger
 from mosaik.exceptions import ScenarioError, SimulationError
 from mosaik_api_v3.connection import RemoteException
 from support.processes import Program, children
+from support.simulators import SIMULATORS
 from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik.simulation.scheduler import run_world, stepwise
 
-SIMULATORS = Path(__file__).parents[2] / "example_simulators"
 PROGRAM = SIMULATORS / "remote_part.py"
 REMOTE = {"cmd": f'%(python)s "{PROGRAM}" %(addr)s', "posix": True}
 LOCAL = {"python": "remote_part:Part"}
@@ -48,8 +48,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(SIMULATORS))
+def _quiet() -> Iterator[None]:
     yield
     logger.disable("mosaik")
     # (tasks that mosaik has left behind complain when they are collected)
