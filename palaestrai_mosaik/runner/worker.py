@@ -140,7 +140,7 @@ class Worker:
         self._interrupt = interrupt
         self._used = self._closed = False
         #: the world of the last episode, if reusable
-        self._world: RewindingBuilder | None = None
+        self._builder: RewindingBuilder | None = None
         try:
             self.bodies: list[AnyBody] = [
                 body
@@ -198,10 +198,10 @@ class Worker:
             seed_path=(plan.phase.streams, "worker", plan.index, kind, task.number),
             wants_end=lambda: self._interrupt.requested,
             scheduler=plan.phase.simulation.scheduler,
-            world=self._world,
+            builder=self._builder,
             on_built=self._describe if describes else None,
         )
-        self._world = None
+        self._builder = None
         running = Running(episode)
         started = perf_counter()
         try:
@@ -209,12 +209,12 @@ class Worker:
         except BaseException as error:
             self._abandon(task, error, started)
             if isinstance(error, GeneratorExit):
-                self._world = episode.builder
+                self._builder = episode.builder
             raise
         if not coordinator.over:
             # interrupted while a simulator was busy
             coordinator.abandon(ENDED_BY_USER)
-        self._world = episode.builder
+        self._builder = episode.builder
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
 
