@@ -1,33 +1,15 @@
-"""``palaestrai-mosaik list``, ``show`` and ``export``: results as tables and files."""
+"""``palaestrai-mosaik show``: the results of a run as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store import BodyChoice, Store
-from palaestrai_mosaik.store.query.members import Bodies
-from palaestrai_mosaik.store.query.runs import short_ids
 
-from .output import (
-    answer,
-    byte_size,
-    compose,
-    count_progress,
-    duration,
-    first_line,
-    rows_of,
-    say,
-    say_unless_quiet,
-    status,
-    table,
-    wants_json,
-)
+from .output import answer, compose, duration, rows_of, say, status, table, wants_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,59 +24,6 @@ _REWARDS = 3
 # columns that identify a row of an agent with several bodies
 _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
-
-
-def list_runs(
-    location: StoreLocation,
-    *,
-    status: Sequence[str] | None = None,
-    document: str | None = None,
-    since: datetime | None = None,
-    last: int | None = None,
-) -> int:
-    """Print one line per run in the store, newest last.
-
-    Args:
-        location: the location of the store.
-        status: only runs with one of these statuses.
-        document: only runs of documents with a uid that matches this shell pattern.
-        since: only runs that began at this time or later.
-        last: only so many runs, the newest ones.
-    """
-    with location.look() as store:
-        runs = store.runs()
-        if status is not None:
-            runs = runs[runs["status"].isin(status)]
-        if document is not None:
-            runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
-        if since is not None:
-            runs = runs[runs["started"] >= since]
-        runs = runs if last is None else runs.tail(last)
-        if wants_json():
-            answer(runs)
-            return FINISHED
-        if runs.empty:
-            chosen = " such" if any(option is not None for option in (status, document, since)) else ""
-            say(f"no{chosen} runs in {store.directory}")
-            return FINISHED
-    ids = short_ids(list(runs["run"]))
-    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
-    rows = [
-        (
-            ids[run.run],
-            first_line(run.document, 40),
-            run.status,
-            run.started.to_pydatetime(),
-            duration(run.duration),
-            run.phases,
-            run.episodes,
-            run.steps,
-            first_line(run.error, 60) if isinstance(run.error, str) else None,
-        )
-        for run in rows_of(runs)
-    ]
-    say(table(headers, rows, statuses="status"))
-    return FINISHED
 
 
 def show(
@@ -139,28 +68,6 @@ def show(
                 _print_steps(store, uid, row, bodies, choice, steps)
         _print_section("recorded", _stream_table(store, uid, phase))
         _print_errors(store, uid)
-    return FINISHED
-
-
-def export(
-    location: StoreLocation,
-    run: str,
-    directory: str,
-    format: str,
-    *,
-    environment: str | None = None,
-    body: Bodies | None = None,
-) -> int:
-    """Write a run, or only the steps of some bodies, as files to ``directory``; print their number and size."""
-    with location.look() as store:
-        with count_progress("export", "copied", "part") as progress:
-            paths = store.export(
-                run, directory, format, environment=environment, body=body, progress=progress
-            )
-        size = sum(path.stat().st_size for path in paths)
-        say_unless_quiet(
-            f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
-        )
     return FINISHED
 
 
