@@ -1,11 +1,11 @@
-"""``arsenai analyse`` and ``report``: the results of a design as tables and files."""
+"""``arsenai analyse``: the results of a design as tables."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
 )
 from palaestrai_mosaik.arsenai.analysis.discovery.figure import plot_discovery
 from palaestrai_mosaik.arsenai.analysis.lost_runs import executed_text
-from palaestrai_mosaik.arsenai.design.folder import ANALYSIS, REPORT
+from palaestrai_mosaik.arsenai.design.folder import ANALYSIS
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.core.printing import count, joined
@@ -29,7 +29,6 @@ from palaestrai_mosaik.core.progress import ProgressCallback
 from .common import find_folder, store_option
 from .output import (
     answer,
-    byte_size,
     count_progress,
     interval,
     number,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis.beside import Beside
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
     from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, FoundBox
-    from palaestrai_mosaik.arsenai.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
@@ -90,7 +88,7 @@ def analyse(
         results = Results(find_folder(folder), store, progress)
         names = choose_outcomes(results, outcomes)
         analysis = _analysed(results, methods, names, discover)
-    analysis.search = None if analysis.boxes_only else _search_of(results, store)
+    analysis.search = None if analysis.boxes_only else search_of(results, store)
     analysis.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
@@ -169,7 +167,7 @@ def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> l
     if analysis.search is not None:
         written += [
             write_digits(frame, directory / f"search-{name}.csv")
-            for name, frame in _search_tables(results.spec, analysis.search).items()
+            for name, frame in search_tables(results.spec, analysis.search).items()
         ]
     if analysis.beside is not None:
         written.append(write_digits(analysis.beside.table(), directory / "beside.csv"))
@@ -221,7 +219,7 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
     }
 
 
-def _search_of(results: Results, store: str | None) -> SearchResult | None:
+def search_of(results: Results, store: str | None) -> SearchResult | None:
     """Return the result of a design's search, or ``None`` without a search or a complete setting."""
     if results.spec.search is None:
         return None
@@ -246,7 +244,7 @@ def _search_lines(spec: DesignSpec, result: SearchResult) -> Iterator[str]:
         yield f"  without {joined(left_out)}, which not all settings have ('when')"
 
 
-def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFrame]:
+def search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFrame]:
     """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
     import pandas as pd
 
@@ -274,24 +272,6 @@ def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataF
         ),
         "importances": pd.DataFrame(shares, columns=["outcome", "factor", "share", "p_adjusted"]),
     }
-
-
-def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
-    from palaestrai_mosaik.arsenai.analysis.report import SearchData
-    from palaestrai_mosaik.arsenai.design.search import sought
-
-    first, *more = sought(spec)
-    confirmed = any(setting.confirmed for setting in result.best)
-    tables = _search_tables(spec, result)
-    return SearchData(
-        **tables,
-        outcome=first.name,
-        better=str(first.better),
-        summary=result.summary,
-        confirmed=confirmed,
-        several=bool(more),
-        winner=next((setting.number for setting in result.best if setting.recommended), None),
-    )
 
 
 def outcome_progress() -> AbstractContextManager[ProgressCallback | None]:
@@ -409,98 +389,6 @@ def write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> P
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
     return file
-
-
-def report(
-    folder: str | None,
-    *,
-    store: str | None,
-    output: str | None,
-    theatre: Sequence[str],
-    beside: str | None = None,
-) -> int:
-    """Write the report of a design; print its path and its main statements.
-
-    Args:
-        folder: the folder of the design; ``None`` for the only one here.
-        store: the location of the results.
-        output: the folder of the report; ``None`` for the one in the design's folder.
-        theatre: runs to add as single files: ``best``, ``worst``, or uids of runs.
-        beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
-    """
-    from palaestrai_mosaik.arsenai.analysis.report import collect, headline, write_report
-    from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
-    from palaestrai_mosaik.arsenai.analysis.results import Results
-
-    with (
-        outcome_progress() as progress,
-        resample_progress("analyse") as analysing,
-        resample_progress("compare") as comparing,
-    ):
-        results = Results(find_folder(folder), store, progress)
-        with resample_progress("discover") as discovering:
-            data = collect(results, analysing, comparing, discovering)
-    searched = _search_of(results, store)
-    if searched is not None:
-        data = replace(data, search=_search_data(results.spec, searched))
-    if beside is not None:
-        data = replace(data, beside=beside_of(results, beside, store))
-    directory = Path(output) if output is not None else results.folder.path / REPORT
-    written = _write_theatres(results, data, theatre, directory)
-    page = write_report(data, directory)
-    headlines = list(headline(data))
-    for outcome, sentences in headlines:
-        say_unless_quiet(outcome)
-        for sentence in sentences:
-            say_unless_quiet(f"  {sentence}")
-    tests = count_tests(data)
-    if tests:
-        say_unless_quiet(str(tests))
-    tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say_unless_quiet(
-        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
-    )
-    for file in written:
-        say_unless_quiet(f"{file} ({byte_size(file.stat().st_size)})")
-    gone = lost_runs(data)
-    warnings = ([str(gone)] if gone else []) + list(data.warnings)
-    for warning in warnings:
-        warn(warning)
-    if wants_json():
-        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in headlines}
-        answer({"page": page, "sentences": sentences_of, "warnings": warnings, "theatre": written})
-    return FINISHED
-
-
-def _write_theatres(
-    results: Results, data: ReportData, choices: Sequence[str], directory: Path
-) -> list[Path]:
-    """Write runs as single files to the location expected by the report in ``directory``; return the files."""
-    if not choices:
-        return []
-    from palaestrai_mosaik.arsenai.analysis.report.best import chosen_runs
-    from palaestrai_mosaik.arsenai.analysis.report.page import THEATRE, files_of_report
-    from palaestrai_mosaik.web.theatre import run_page
-
-    runs = chosen_runs(data, choices)
-    folder = directory / THEATRE
-    instances = results.runs().drop_duplicates("run").set_index("run")["instance"]
-    written = []
-    try:
-        files.add_root(directory)
-        files_of_report(directory)  # check before writing that no other files are in the way
-        files.make_folder(folder, parents=True)
-        with results.open_store() as store, count_progress("theatre", "written", "run") as progress:
-            for done, run in enumerate(runs):
-                if progress is not None:
-                    progress(done, len(runs))
-                file = folder / f"{Path(data.documents[run]).stem}.html"
-                written.append(run_page(store, instances[run]).save(file))
-            if progress is not None:
-                progress(len(runs), len(runs))
-    except OSError as error:
-        raise PalaestraiMosaikError(f"cannot write into {folder}: {error.strerror or error}") from error
-    return written
 
 
 def beside_of(results: Results, folder: str, store: str | None) -> Beside:

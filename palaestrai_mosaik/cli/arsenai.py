@@ -371,7 +371,7 @@ def _add_analysis_commands(command: Command) -> None:
     )
     _add_outcomes(compare)
 
-    report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
+    report = command("report", lazy("report", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
