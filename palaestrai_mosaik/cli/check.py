@@ -28,8 +28,8 @@ from .output import (
     problems_data,
     say,
     say_unless_quiet,
+    select,
     status,
-    verbose,
     wants_json,
     warn,
 )
@@ -45,8 +45,7 @@ def check(documents: Sequence[str], *, environments: bool, settings: Sequence[st
     """
     overrides = parse(settings)
     results = [_check(path, environments, overrides) for path in documents]
-    if wants_json():
-        answer({"documents": results})
+    answer({"documents": results})
     return FINISHED if all(result["sound"] for result in results) else UNSOUND
 
 
@@ -68,20 +67,16 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
             return _report(path, error.problems, [])
         document, earlier = error.partial, error.problems
     problems, warnings = _find_problems(document, earlier, environments)
-    for warning in warnings:
-        warn(warning)
-    if verbose() and isinstance(document, RunDocument):
-        for text in document.notes:
-            note(text)
+    warn(*warnings)
+    if isinstance(document, RunDocument):
+        note(*document.notes)
     if problems:
         return _report(path, problems, warnings)
     assert isinstance(document, RunDocument)
     unchecked = "" if environments else " (environments not checked)"
     say_unless_quiet(compose(f"{path}: ", status("sound"), unchecked))
     return _data(path, [], warnings) | {
-        "uid": document.uid,
-        "seed": document.seed,
-        "hash": document.hash,
+        **select(document, "uid", "seed", "hash"),
         "phases": [_phase_data(phase) for phase in document.phases],
         "environments_checked": environments,
     }

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FINISHED, ContractError, DocumentError, PalaestraiMosaikError
 
 from .common import named_after
-from .output import answer, say, say_unless_quiet, wants_json
+from .output import answer, say, say_unless_quiet
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.plot import Fold, LearningChoice
-    from palaestrai_mosaik.plot.limits import Limits
-    from palaestrai_mosaik.store import BodyChoice
+    from palaestrai_mosaik.plot import LearningChoice
     from palaestrai_mosaik.store.store import StoreLocation
 
 
@@ -44,54 +42,30 @@ def graph(
         if problems:
             raise DocumentError(problems) from None
         raise
-    if wants_json():
-        answer(graph_data(world))
-    elif output is None:
+    answer(graph_data(world))
+    if output is None:
         say(graph_text(world), end="")
-    if output is not None:
-        if Path(output).suffix.lower() == ".txt":
-            _write(output, graph_text(world))
-        else:
-            draw_graph(world, output)
-        say_unless_quiet(output)
+        return FINISHED
+    if Path(output).suffix.lower() != ".txt":
+        draw_graph(world, output)
+    else:
+        try:
+            files.write_text(output, graph_text(world))
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {output}: {error.strerror}") from error
+    say_unless_quiet(output)
     return FINISHED
 
 
-def _write(path: str, text: str) -> None:
-    try:
-        files.write_text(path, text)
-    except OSError as error:
-        raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
+def plot(location: StoreLocation, run: str, output: str | None, **options: Any) -> int:
+    """Plot a run to ``output`` (default: a file named after its document); print the file's name.
 
-
-def plot(  # noqa: PLR0913  (independent choices)
-    location: StoreLocation,
-    run: str,
-    output: str | None,
-    *,
-    phase: int | str | None,
-    choice: BodyChoice,
-    sensors: Sequence[str],
-    episode: int | None,
-    fold: Fold | None,
-    limits: Limits,
-) -> int:
-    """Plot a run to ``output`` (default: a file named after its document); print the file's name."""
+    ``options`` are those of :func:`~palaestrai_mosaik.plot.plot_run`.
+    """
     from palaestrai_mosaik.plot import plot_run
 
     with location.look() as store:
-        path = output or named_after(store, run, ".png")
-        say_unless_quiet(
-            plot_run(
-                *(store, run, path),
-                phase=phase,
-                choice=choice,
-                sensors=sensors,
-                episode=episode,
-                fold=fold,
-                limits=limits,
-            )
-        )
+        say_unless_quiet(plot_run(store, run, output or named_after(store, run, ".png"), **options))
     return FINISHED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FINISHED
@@ -45,8 +45,7 @@ def show(
             frames = {"phases": phases, "bodies": bodies, "episodes": episodes, "evaluations": evaluations}
             answer(_as_json(store, uid, frames, choice, steps))
             return FINISHED
-        for part in _header(store, uid):
-            say(part)
+        say(*_header(store, uid))
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
             title = f"phase {row.phase} {row.name!r}"
@@ -54,15 +53,13 @@ def show(
             if choice:
                 _print_body_episodes(store, uid, row, choice)
                 continue
-            selected = episodes[episodes["phase"] == row.phase]
-            if len(selected):
-                _print_section(f"episodes of {title}", _episode_table(selected))
-            selected = evaluations[evaluations["phase"] == row.phase]
-            if len(selected):
-                _print_section(
-                    f"evaluations of {title}",
-                    _episode_table(selected, every.get(row.phase)),
-                )
+            for what, frame, after in (
+                ("episodes", episodes, None),
+                ("evaluations", evaluations, every.get(row.phase)),
+            ):
+                selected = frame[frame["phase"] == row.phase]
+                if len(selected):
+                    _print_section(f"{what} of {title}", _episode_table(selected, after))
         if steps is not None:
             for row in rows_of(phases):
                 _print_steps(store, uid, row, bodies, choice, steps)
@@ -132,8 +129,7 @@ def _header(store: Store, uid: str) -> Iterator[Printable]:
 
 def _print_section(title: str, text: str) -> None:
     if text:
-        say(f"\n{title}")
-        say(text)
+        say(f"\n{title}", text)
 
 
 def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
@@ -260,22 +256,23 @@ def _print_steps(
         _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
 
 
+def _step_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the printed columns of steps: those that identify a row, and the first ones of each kind."""
+    workers = ["worker"] if frame["worker"].max() > 0 else []
+    names = [*workers, *(name for name in _PLACES if name in frame), "episode", "step", "time"]
+    for kind in ("reading.", "setpoint.", "reward."):
+        names += [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
+    return [*names, "objective"]
+
+
 def _steps_table(frame: pd.DataFrame, number: int) -> str:
     """Format steps as columns and values as rows, because value names are long and numerous."""
-    identifiers = [name for name in _PLACES if name in frame]
-    keys = [*identifiers, "episode", "step", "time"]
-    names = keys = ["worker", *keys] if frame["worker"].max() > 0 else keys
-    for kind in ("reading.", "setpoint.", "reward."):
-        names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
-    names = [*names, "objective"]
+    names = _step_columns(frame)
     # terminated and truncated are not listed
     left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2
-    gap = len(frame) > 2 * number
-    rows = []
-    for name in names:
-        column = frame[name]
-        values = [*column.head(number), "...", *column.tail(number)] if gap else list(column)
-        rows.append([name, *values])
+    rows: list[list[Any]] = [[name, *frame[name]] for name in names]
+    if len(frame) > 2 * number:
+        rows = [[name, *values[:number], "...", *values[-number:]] for name, *values in rows]
     text = table(["" for _ in rows[0]], rows, indent="  ").partition("\n")[2]
     return text + (f"\n  and {count(left_out, 'more value')} (see export)" if left_out > 0 else "")
 
@@ -301,13 +298,8 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
 
 
 def _print_errors(store: Store, uid: str) -> None:
-    for text in store.warnings(uid)["text"]:
-        say(compose("\n", status("warning:", "warning"), f" {text}"))
+    say(*(compose("\n", status("warning:", "warning"), f" {text}") for text in store.warnings(uid)["text"]))
     for error in rows_of(store.errors(uid)):
         where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
         say(compose("\n", status("error"), where))
-        say(_indented(error.traceback.rstrip("\n").split("\n")))
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"  {line}".rstrip() for line in lines)
+        say(*(f"  {line}".rstrip() for line in error.traceback.rstrip("\n").split("\n")))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
-from palaestrai_mosaik.core.printing import count
+from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.store.store import StoreLocation
@@ -26,11 +26,19 @@ from .output import (
     say,
     say_unless_quiet,
     table,
-    wants_json,
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from palaestrai_mosaik.interop.palaestrai.results import Imported
+
+#: by outcome of an import, its description in the summary
+_IMPORTED = {
+    "renewed": "brought up to date",
+    "known": "were there already",
+    "failed": "could not be imported",
+}
 
 
 def list_runs(
@@ -59,13 +67,17 @@ def list_runs(
         if since is not None:
             runs = runs[runs["started"] >= since]
         runs = runs if last is None else runs.tail(last)
-        if wants_json():
-            answer(runs)
-            return FINISHED
-        if runs.empty:
-            chosen = " such" if any(option is not None for option in (status, document, since)) else ""
-            say(f"no{chosen} runs in {store.directory}")
-            return FINISHED
+        answer(runs)
+        if not runs.empty:
+            say(_run_table(runs))
+        elif (status, document, since) == (None, None, None):
+            say(f"no runs in {store.directory}")
+        else:
+            say(f"no such runs in {store.directory}")
+    return FINISHED
+
+
+def _run_table(runs: pd.DataFrame) -> Printable:
     ids = short_ids(list(runs["run"]))
     headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
     rows = [
@@ -82,8 +94,7 @@ def list_runs(
         )
         for run in rows_of(runs)
     ]
-    say(table(headers, rows, statuses="status"))
-    return FINISHED
+    return table(headers, rows, statuses="status")
 
 
 def export(
@@ -149,7 +160,9 @@ def import_palaestrai(source: str, location: StoreLocation, experiment_run: str 
         ):
             outcomes[imported.outcome] += 1
             _print_import(imported)
-        say_unless_quiet(_summary(outcomes, str(store.directory)))
+        parts = [f"{count(outcomes['imported'], 'run')} imported into {store.directory}"]
+        parts += [f"{outcomes[name]} {text}" for name, text in _IMPORTED.items() if outcomes[name]]
+        say_unless_quiet(", ".join(parts))
     return FAILED if outcomes["failed"] else FINISHED
 
 
@@ -160,13 +173,4 @@ def _print_import(imported: Imported) -> None:
     if imported.outcome == "known":
         return
     say_unless_quiet(f"{imported.run}  {imported.document}: {imported.status}, {count(imported.rows, 'row')}")
-    for note in imported.notes:
-        say(f"  {note}", error=True)
-
-
-def _summary(outcomes: Counter[str], directory: str) -> str:
-    parts = [f"{count(outcomes['imported'], 'run')} imported into {directory}"]
-    parts += [f"{outcomes['renewed']} brought up to date"] if outcomes["renewed"] else []
-    parts += [f"{outcomes['known']} were there already"] if outcomes["known"] else []
-    parts += [f"{outcomes['failed']} could not be imported"] if outcomes["failed"] else []
-    return ", ".join(parts)
+    say(*(f"  {note}" for note in imported.notes), error=True)

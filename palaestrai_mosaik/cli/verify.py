@@ -17,7 +17,7 @@ from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.verify import Verified, instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 
-from .output import answer, compose, count_progress, say, say_unless_quiet, status, wants_json
+from .output import answer, compose, count_progress, say, say_unless_quiet, select, status
 
 # maximum number of printed runs without files
 _LISTED = 5
@@ -44,28 +44,34 @@ def verify(
         _check_files(opened, runs, of_database=location.folder is None)
         for verified in _verified(opened, runs):
             checked.append(verified)
-            _print_faults(verified)
             if mark and verified.damage:
                 marked += mark_failed(opened, verified)
         folder = opened.directory / INSTANCES
     states = Counter(map(_state, checked))
-    damaged = states["damaged"]
-    if wants_json():
-        data = [_verified_data(verified) for verified in checked]
-        rows = sum(verified.rows for verified in checked)
-        answer({"runs": data, "rows": rows, "damaged": damaged, "marked_failed": marked})
+    answer(
+        {
+            "runs": [_verified_data(verified) for verified in checked],
+            "rows": sum(verified.rows for verified in checked),
+            "damaged": states["damaged"],
+            "marked_failed": marked,
+        }
+    )
     of_others = everything and location.folder is None
     _print_states(checked, states, folder, of_others=of_others)
+    _print_repair(states["damaged"], mark, marked)
+    faults = {"damaged", "unread"} if of_others else {"damaged", "unread", "absent"}
+    return FAILED if faults & states.keys() else FINISHED
+
+
+def _print_repair(damaged: int, mark: bool, marked: int) -> None:
+    """Print how to execute damaged runs again."""
     if marked:
         say_unless_quiet(
-            f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
-        )
-        say_unless_quiet(
-            "(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)"
+            f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs",
+            "(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)",
         )
     elif damaged and not mark:
         say_unless_quiet("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
-    return FAILED if damaged or states["unread"] or (states["absent"] and not of_others) else FINISHED
 
 
 def _print_states(
@@ -83,11 +89,6 @@ def _print_states(
         _print_absent(folder, absent, of_others=of_others)
 
 
-def _print_faults(verified: Verified) -> None:
-    for fault in (*verified.damage, *(() if verified.absent else verified.unread)):
-        say(f"{verified.run} ({verified.document}): {fault}", error=True)
-
-
 def _state(verified: Verified) -> str:
     if verified.damage:
         return "damaged"
@@ -98,24 +99,22 @@ def _state(verified: Verified) -> str:
 
 def _verified_data(verified: Verified) -> dict[str, Any]:
     return {
-        "run": verified.run,
-        "document": verified.document,
-        "status": verified.status,
-        "rows": verified.rows,
+        **select(verified, "run", "document", "status", "rows"),
         "whole": not (verified.damage or verified.unread),
-        "damage": verified.damage,
-        "unread": verified.unread,
-        "absent": verified.absent,
+        **select(verified, "damage", "unread", "absent"),
     }
 
 
 def _verified(store: Store, runs: Sequence[str]) -> Iterator[Verified]:
-    """Verify runs and show the progress, of a single run by its parts."""
+    """Verify runs and print their faults; show the progress, of a single run by its parts."""
     is_single = len(runs) == 1
     with count_progress("verify", "read", "part" if is_single else "run") as progress:
         counted = PartsProgress(None if is_single else progress, len(runs))
         for run in runs:
-            yield verify_run(store, run, progress=progress if is_single else None)
+            verified = verify_run(store, run, progress=progress if is_single else None)
+            for fault in (*verified.damage, *(() if verified.absent else verified.unread)):
+                say(f"{verified.run} ({verified.document}): {fault}", error=True)
+            yield verified
             counted.end()
 
 
@@ -123,14 +122,13 @@ def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None
     """Print the runs without a directory in ``folder``; ``of_others`` if that is normal for a shared database."""
     not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
     if of_others:
-        say_unless_quiet(not_read)
         say_unless_quiet(
-            "(those of another folder that shares the database: repeat with --files OTHER/results)"
+            not_read, "(those of another folder that shares the database: repeat with --files OTHER/results)"
         )
         return
-    say(not_read, error=True)
-    say(f"  {listed(runs, _LISTED)}", error=True)
     say(
+        not_read,
+        f"  {listed(runs, _LISTED)}",
         "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",
         error=True,
     )
