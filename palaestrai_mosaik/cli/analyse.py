@@ -248,13 +248,11 @@ def search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFr
     """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
     import pandas as pd
 
-    from .run_lists import factor_value
+    from .run_lists import labelled_factors
 
-    factors = {factor.name: factor for factor in spec.factors}
     best = []
     for item in result.best:
-        named = {name: factor_value(factors[name], value) for name, value in item.factors.items()}
-        row: dict[str, Any] = {"setting": item.number, **named, **item.values}
+        row: dict[str, Any] = {"setting": item.number, **labelled_factors(spec, item.factors), **item.values}
         for name, fresh in item.confirmed.items():
             row |= {f"{name}, fresh seeds": fresh.mean, f"{name}, std": fresh.std, f"{name}, n": fresh.seeds}
             row |= {f"{name}, planned": fresh.planned}

@@ -207,7 +207,9 @@ def _add_execution_commands(command: Command) -> None:
             "arrays; parsl: pilot jobs",
         )
         _add_choice(sub)
-        sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
+        sub.add_argument(
+            "--fail-fast", action="store_true", default=None, help="start no more runs after a failure"
+        )
         _add_limits(sub)
         add_json(sub)
 
