@@ -27,17 +27,7 @@ from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .common import find_folder, store_option
-from .output import (
-    answer,
-    count_progress,
-    interval,
-    number,
-    say,
-    say_unless_quiet,
-    table,
-    wants_json,
-    warn,
-)
+from .output import answer, count_progress, interval, number, say, say_unless_quiet, table, wants_json, warn
 
 if TYPE_CHECKING:
     import pandas as pd

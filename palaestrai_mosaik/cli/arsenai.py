@@ -154,16 +154,9 @@ def _add_check(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_execution_commands(command: Command) -> None:
-    run = command(
-        "run",
-        _run,
-        "execute the missing runs of a folder",
-        "start",
-    )
+    run = command("run", _run, "execute the missing runs of a folder", "start")
     resume = command(
-        "resume",
-        lazy("execution", "resume", one_thread=True),
-        "execute missing, failed and interrupted runs",
+        "resume", lazy("execution", "resume", one_thread=True), "execute missing, failed and interrupted runs"
     )
     tune = command(
         "tune",
@@ -172,10 +165,7 @@ def _add_execution_commands(command: Command) -> None:
     )
     tune.add_argument("design", metavar="DESIGN.yml")
     tune.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="default: as of generate; a search that is there goes on",
+        "-o", "--output", metavar="FOLDER", help="default: as of generate; a search that is there goes on"
     )
     tune.add_argument("--store", metavar="LOCATION", help=f"{STORE_HELP} (default: FOLDER/results)")
     tune.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
@@ -227,9 +217,7 @@ def _add_cluster_commands(command: Command) -> None:
     _add_choice(submit)
     submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only write submit.sbatch, and estimate time and storage",
+        "--dry-run", action="store_true", help="only write submit.sbatch, and estimate time and storage"
     )
     submit.add_argument(
         "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of --dry-run"
@@ -301,9 +289,7 @@ def _add_choice(sub: argparse.ArgumentParser) -> None:
 
 def _add_ignore_queue(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "--ignore-queue",
-        action="store_true",
-        help="do not query the scheduler; treat queued runs as lost",
+        "--ignore-queue", action="store_true", help="do not query the scheduler; treat queued runs as lost"
     )
 
 

@@ -317,9 +317,7 @@ def _add_result_commands(command: Command) -> None:
         help="plot objectives over training episodes, and evaluations; repetitions with other seeds become a band",
     )
     plot.add_argument(
-        "--objective",
-        choices=("sum", "mean"),
-        help="of the values in each episode (default: mean)",
+        "--objective", choices=("sum", "mean"), help="of the values in each episode (default: mean)"
     )
     plot.add_argument(
         "--statistics",
@@ -375,9 +373,7 @@ def _add_result_commands(command: Command) -> None:
     _add_store(verify)
 
     imported = command(
-        "import",
-        _of_store("store", "import_palaestrai"),
-        "import results of palaestrAI into the store",
+        "import", _of_store("store", "import_palaestrai"), "import results of palaestrAI into the store"
     )
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store.store import StoreLocation
 
 
-def graph(
-    document: str,
-    phase: int | str,
-    output: str | None,
-    settings: Sequence[str] = (),
-) -> int:
+def graph(document: str, phase: int | str, output: str | None, settings: Sequence[str] = ()) -> int:
     """Draw the world of a phase of a document, or print it as text without an ``output``."""
     from palaestrai_mosaik.experiment import check_classes, load
     from palaestrai_mosaik.experiment.paths import parse

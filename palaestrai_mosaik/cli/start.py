@@ -295,11 +295,7 @@ def _load(paths: Sequence[str], overrides: Overrides) -> list[RunDocument]:
 
 
 def _run(
-    document: RunDocument,
-    results: _Results,
-    resume: bool,
-    checkpoint_every: float,
-    scalars: Sequence[str],
+    document: RunDocument, results: _Results, resume: bool, checkpoint_every: float, scalars: Sequence[str]
 ) -> int:
     """Execute ``document``, or ``resume`` its newest run; return the exit code."""
     instance = None

@@ -151,10 +151,7 @@ def import_palaestrai(source: str, location: StoreLocation, experiment_run: str 
     from palaestrai_mosaik.runner.brains import keep_brain
 
     outcomes: Counter[str] = Counter()
-    with (
-        location.open(create=True) as store,
-        count_progress("import", "imported", unit="row") as progress,
-    ):
+    with location.open(create=True) as store, count_progress("import", "imported", unit="row") as progress:
         for imported in import_results(
             source, store, keep_brain, experiment_run=experiment_run, progress=progress
         ):
