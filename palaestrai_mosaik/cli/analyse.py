@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .common import find_folder, store_option
-from .output import answer, count_progress, interval, number, say, say_unless_quiet, table, wants_json, warn
+from .output import answer, count_progress, interval, number, say, say_unless_quiet, select, table, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
-_DIGITS = "%.10g"
 
 
 def analyse(
@@ -82,17 +81,12 @@ def analyse(
     analysis.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
-    say(_outcome_table(results, names), end="\n\n")
-    for block in _analysis_blocks(results, analysis):
-        say(block, end="\n\n")
+    say(_outcome_table(results, names), *_analysis_blocks(results, analysis), end="\n\n")
     written = _write_analysis(results, analysis, directory)
-    for file in written:
-        say_unless_quiet(file)
-    for warning in _analysis_warnings(results, analysis):
-        warn(warning)
+    say_unless_quiet(*written)
+    warn(*_analysis_warnings(results, analysis))
     say_unless_quiet(next_step(results.folder.path, store))
-    if wants_json():
-        answer(_analysis_data(results, names, analysis) | {"files": written})
+    answer(_analysis_data(results, names, analysis) | {"files": written})
     return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
@@ -141,32 +135,32 @@ def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
     yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
     if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
         yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
-    yield from ("\n".join(discovery_lines(entry)) for entry in analysis.discoveries)
+    yield from ("\n".join(_discovery_lines(entry)) for entry in analysis.discoveries)
     yield from ("\n".join(robustness_lines(entry)) for entry in analysis.robustness)
     if analysis.search is not None:
         yield "\n".join(_search_lines(results.spec, analysis.search))
     if analysis.beside is not None:
-        yield "\n".join(beside_lines(analysis.beside))
+        yield "\n".join(_beside_lines(analysis.beside))
 
 
 def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
     """Write the tables of an analysis as CSV; return the files."""
     from palaestrai_mosaik.arsenai.analysis.sensitivity import tidy
 
-    written = [write_table(results.table(), directory / "outcomes.csv")]
+    written = [write_table(results.table(), directory / "outcomes.csv", digits=None)]
+    tables: dict[str, pd.DataFrame] = {}
     if analysis.search is not None:
-        written += [
-            write_digits(frame, directory / f"search-{name}.csv")
-            for name, frame in search_tables(results.spec, analysis.search).items()
-        ]
+        of_search = search_tables(results.spec, analysis.search)
+        tables |= {f"search-{name}.csv": frame for name, frame in of_search.items()}
     if analysis.beside is not None:
-        written.append(write_digits(analysis.beside.table(), directory / "beside.csv"))
+        tables["beside.csv"] = analysis.beside.table()
     if analysis.indices:
-        written.append(write_digits(tidy(analysis.indices), directory / "sensitivity.csv"))
+        tables["sensitivity.csv"] = tidy(analysis.indices)
+    written += [write_table(frame, directory / name) for name, frame in tables.items()]
     if analysis.discoveries:
-        written += write_discoveries(analysis.discoveries, directory, write_digits)
+        written += _write_discoveries(analysis.discoveries, directory)
     if analysis.robustness:
-        written += write_robustness(analysis.robustness, directory, write_digits)
+        written += write_robustness(analysis.robustness, directory)
     return written
 
 
@@ -187,11 +181,7 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
 
     methods = [
         {
-            "outcome": entry.outcome,
-            "method": entry.method,
-            "used": entry.used,
-            "lost": entry.lost,
-            "executed": entry.executed,
+            **select(entry, "outcome", "method", "used", "lost", "executed"),
             "refused": entry.refused or None,
             "notes": entry.notes,
             "indices": entry.frame,
@@ -201,10 +191,10 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
     return {
         **design_data(results, names),
         "search": None if analysis.search is None else analysis.search.data(),
-        "beside": None if analysis.beside is None else beside_data(analysis.beside),
+        "beside": None if analysis.beside is None else _beside_data(analysis.beside),
         "outcomes": _moments(results, names),
         "methods": methods,
-        "discoveries": [discovery_data(entry) for entry in analysis.discoveries],
+        "discoveries": [_discovery_data(entry) for entry in analysis.discoveries],
         "robustness": [robustness_data(entry) for entry in analysis.robustness],
     }
 
@@ -292,9 +282,12 @@ def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
     from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 
     counted = count_missing_runs(results.outcomes(), names)
-    runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
-    location = {"design": results.spec.uid, "folder": results.folder.path}
-    return {**location, **runs, "not_collected": results.not_collected}
+    return {
+        "design": results.spec.uid,
+        "folder": results.folder.path,
+        **{name: counted[name] for name in ("runs", "executed", "failed", "missing")},
+        "not_collected": results.not_collected,
+    }
 
 
 #: the columns of the table of outcomes
@@ -363,13 +356,8 @@ def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
     return table(headers, rows, indent="  ")
 
 
-def write_digits(frame: pd.DataFrame, file: Path) -> Path:
-    """Write a table of figures with ten digits as CSV; return the file."""
-    return write_table(frame, file, _DIGITS)
-
-
-def write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> Path:
-    """Write a table as CSV, by default with all digits; return the file."""
+def write_table(frame: pd.DataFrame, file: Path, digits: str | None = "%.10g") -> Path:
+    """Write a table as CSV, with ten digits, or all for ``None``; return the file."""
     try:
         files.make_folder(file.parent, parents=True)
         with files.writing_text(file) as stream:
@@ -403,33 +391,24 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
         return indices_beside(search.spec, shares, other if search is results else results, progress)
 
 
-def beside_lines(beside: Beside) -> Iterator[str]:
+def _beside_lines(beside: Beside) -> Iterator[str]:
     """Yield the printed lines: a table for each outcome, and an explanation."""
     for outcome, frame in beside.tables.items():
         yield f"{outcome}: what matters among the best ({beside.search}) and everywhere ({beside.other})"
-        rows = [
-            (
-                *(row["factor"], row["importance"], row["importance_rank"]),
-                *(
-                    cell
-                    for index in ("S1", "ST")
-                    for cell in (
-                        row[index],
-                        interval(row[f"{index}_low"], row[f"{index}_high"]),
-                        row[f"{index}_rank"],
-                    )
-                ),
-            )
-            for row in frame.to_dict("records")
-        ]
+        rows = []
+        for row in frame.to_dict("records"):
+            cells = [row["factor"], row["importance"], row["importance_rank"]]
+            for index in ("S1", "ST"):
+                limits = interval(row[f"{index}_low"], row[f"{index}_high"])
+                cells += [row[index], limits, row[f"{index}_rank"]]
+            rows.append(cells)
         yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
     yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
     yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
     yield from (f"  {note}" for note in beside.notes)
 
 
-def beside_data(beside: Beside) -> dict[str, Any]:
-    """Return the data for ``--json``."""
+def _beside_data(beside: Beside) -> dict[str, Any]:
     return {
         "search": beside.search,
         "sobol": beside.other,
@@ -440,7 +419,7 @@ def beside_data(beside: Beside) -> dict[str, Any]:
 
 
 #: by file name, the function that creates its table
-TABLES = {
+_TABLES = {
     "discovery-boxes.csv": box_table,
     "discovery-limits.csv": limit_table,
     "discovery-trajectory.csv": trajectory_table,
@@ -448,14 +427,12 @@ TABLES = {
 }
 
 
-def write_discoveries(
-    discoveries: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
-) -> list[Path]:
+def _write_discoveries(discoveries: Sequence[Discovery], directory: Path) -> list[Path]:
     """Write the tables of all discoveries, and a picture of each; return the files.
 
     Outdated pictures of an earlier analysis are removed.
     """
-    written = [write(make(discoveries), directory / name) for name, make in TABLES.items()]
+    written = [write_table(make(discoveries), directory / name) for name, make in _TABLES.items()]
     for position, discovery in enumerate(discoveries, start=1):
         file = directory / f"discovery-{position}.png"
         if discovery.boxes:
@@ -469,7 +446,7 @@ def write_discoveries(
     return written
 
 
-def discovery_lines(discovery: Discovery) -> Iterator[str]:
+def _discovery_lines(discovery: Discovery) -> Iterator[str]:
     """Yield the printed lines of a discovery."""
     yield discovery.title
     if discovery.refused:
@@ -490,33 +467,23 @@ def discovery_lines(discovery: Discovery) -> Iterator[str]:
 
 
 def _figures(box: FoundBox) -> str:
+    figures = box.figures
     parts = []
     for name in ("coverage", "density"):
-        limits = interval(box.figures[f"{name}_low"], box.figures[f"{name}_high"])
-        parts.append(f"{name} {number(box.figures[name])}{'' if limits is None else f' {limits}'}")
-    parts.append(f"mass {number(box.figures['mass'])}")
-    parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
-    return ", ".join(parts)
+        limits = interval(figures[f"{name}_low"], figures[f"{name}_high"])
+        parts.append(f"{name} {number(figures[name])}{'' if limits is None else f' {limits}'}")
+    overlap = f"overlap with resamples {number(figures['overlap'])}"
+    return ", ".join([*parts, f"mass {number(figures['mass'])}", overlap])
 
 
 def _sizes(box: FoundBox) -> str:
-    figures = {name: int(value) for name, value in box.figures.items() if name in _COUNTS}
-    executed = executed_text(figures["runs"], figures["executed"])
-    parts = [
-        f"{count(figures['runs'], 'run')}{f' ({executed})' * bool(executed)}, the condition holds in {figures['holds']:,}"
-    ]
-    if figures["settings"] < figures["executed"]:
-        partly = figures["settings_some"]
-        parts.append(
-            f"{count(figures['settings'], 'setting')}: in {figures['settings_all']:,} with all seeds, "
-            f"in {partly:,} with some"
-        )
-    if figures["lost"]:
-        parts.append(f"{figures['lost']:,} lost")
-    return "; ".join(parts)
-
-
-_COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
+    counts = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
+    runs, executed, holds, settings, always, partly, lost = (int(box.figures[name]) for name in counts)
+    identical = executed_text(runs, executed)
+    text = f"{count(runs, 'run')}{f' ({identical})' * bool(identical)}, the condition holds in {holds:,}"
+    if settings < executed:
+        text += f"; {count(settings, 'setting')}: in {always:,} with all seeds, in {partly:,} with some"
+    return f"{text}; {lost:,} lost" if lost else text
 
 
 def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
@@ -526,11 +493,9 @@ def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
     return row["factor"], row["limit"], row["value"], quasi_p, present, interval(row["low"], row["high"])
 
 
-def discovery_data(discovery: Discovery) -> dict[str, Any]:
-    """Return the data of a discovery for ``--json``."""
+def _discovery_data(discovery: Discovery) -> dict[str, Any]:
     return {
-        "condition": discovery.condition,
-        "holds": discovery.holds,
+        **select(discovery, "condition", "holds"),
         "runs": len(discovery.runs.holds),
         "lost": len(discovery.runs.lost),
         "refused": discovery.refused or None,
@@ -539,21 +504,11 @@ def discovery_data(discovery: Discovery) -> dict[str, Any]:
         "boxes": [
             {
                 **{"method": box.method, "box": box.number, "rule": box.rule, **box.figures},
-                "limits": box.limits,
-                "trajectory": box.trajectory,
+                **select(box, "limits", "trajectory"),
             }
             for box in discovery.boxes
         ],
     }
-
-
-#: marks the best level of each metric
-_BEST = "*"
-
-
-def names_of(texts: Sequence[str]) -> list[str]:
-    """Split names at commas (``load,delay``)."""
-    return [name for text in texts for name in text.split(",") if name]
 
 
 def robustness_lines(robustness: Robustness) -> Iterator[str]:
@@ -567,21 +522,19 @@ def robustness_lines(robustness: Robustness) -> Iterator[str]:
     cells: dict[str, list[Any]] = {}
     for row in robustness.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])
-        cell += [row["value"], _BEST if row["best"] else "", interval(row["low"], row["high"])]
+        cell += [row["value"], "*" if row["best"] else "", interval(row["low"], row["high"])]
     yield table(headers, list(cells.values()), indent="  ")
     lost = int(robustness.table["lost"].max())
     if lost:
         yield f"  {count(lost, 'scenario')} left out"
 
 
-def write_robustness(
-    entries: Sequence[Robustness], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
-) -> list[Path]:
+def write_robustness(entries: Sequence[Robustness], directory: Path) -> list[Path]:
     """Write metrics and scenarios of all entries as tables; return the files."""
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_table
 
     return [
-        write(robustness_table(entries, name), directory / file)
+        write_table(robustness_table(entries, name), directory / file)
         for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
     ]
 
@@ -589,16 +542,7 @@ def write_robustness(
 def robustness_data(robustness: Robustness) -> dict[str, Any]:
     """Return the data of an entry for ``--json``."""
     return {
-        **{
-            "what": robustness.what,
-            "by": robustness.by,
-            "over": robustness.over,
-            "better": robustness.better,
-        },
-        **{
-            "confidence": robustness.confidence,
-            "metrics": robustness.table,
-            "scenarios": robustness.scenarios,
-        },
-        "warnings": robustness.warnings,
+        **select(robustness, "what", "by", "over", "better", "confidence"),
+        "metrics": robustness.table,
+        **select(robustness, "scenarios", "warnings"),
     }

@@ -53,8 +53,6 @@ _SLURM = (
     *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
     *("requeue", "warning", "directives", "prologue", "python"),
 )
-#: options of 'submit' for all executors
-_LIMITS = ("timeout", "runs_per_process", "allow_modules")
 
 
 def _run(*, resume: bool, **options: Any) -> int:
@@ -64,12 +62,11 @@ def _run(*, resume: bool, **options: Any) -> int:
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
-    slurm, limits = ({name: options.pop(name) for name in names} for names in (_SLURM, _LIMITS))
+    slurm = {name: options.pop(name) for name in _SLURM}
     return submit(
         **options,
         which="failed" if failed else "unfinished" if again else "missing",
-        slurm=_without_none(slurm),
-        **_without_none(limits),
+        slurm={name: value for name, value in slurm.items() if value is not None},
     )
 
 
@@ -86,10 +83,6 @@ def _compare(
         if values:
             raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
     return lazy("compare", "compare")(baseline=baseline, **options)
-
-
-def _without_none(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:

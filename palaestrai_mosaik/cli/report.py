@@ -14,7 +14,7 @@ from palaestrai_mosaik.core.printing import count
 
 from .analyse import beside_of, outcome_progress, resample_progress, search_of, search_tables
 from .common import find_folder
-from .output import answer, byte_size, count_progress, say_unless_quiet, wants_json, warn
+from .output import answer, byte_size, count_progress, say_unless_quiet, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis.report import ReportData, SearchData
@@ -60,27 +60,20 @@ def report(
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)
-    headlines = list(headline(data))
-    for outcome, sentences in headlines:
-        say_unless_quiet(outcome)
-        for sentence in sentences:
-            say_unless_quiet(f"  {sentence}")
+    headlines = {outcome: list(map(str, sentences)) for outcome, sentences in headline(data)}
+    for outcome, sentences in headlines.items():
+        say_unless_quiet(outcome, *(f"  {sentence}" for sentence in sentences))
     tests = count_tests(data)
     if tests:
         say_unless_quiet(str(tests))
-    tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
+    tables = count(len(list(page.parent.glob("*.csv"))), "table")
     say_unless_quiet(
-        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
+        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it",
+        *(f"{file} ({byte_size(file.stat().st_size)})" for file in written),
     )
-    for file in written:
-        say_unless_quiet(f"{file} ({byte_size(file.stat().st_size)})")
-    gone = lost_runs(data)
-    warnings = ([str(gone)] if gone else []) + list(data.warnings)
-    for warning in warnings:
-        warn(warning)
-    if wants_json():
-        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in headlines}
-        answer({"page": page, "sentences": sentences_of, "warnings": warnings, "theatre": written})
+    warnings = [str(text) for text in (lost_runs(data), *data.warnings) if text]
+    warn(*warnings)
+    answer({"page": page, "sentences": headlines, "warnings": warnings, "theatre": written})
     return FINISHED
 
 
@@ -121,9 +114,8 @@ def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
 
     first, *more = sought(spec)
     confirmed = any(setting.confirmed for setting in result.best)
-    tables = search_tables(spec, result)
     return SearchData(
-        **tables,
+        **search_tables(spec, result),
         outcome=first.name,
         better=str(first.better),
         summary=result.summary,
