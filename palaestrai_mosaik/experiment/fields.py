@@ -266,6 +266,8 @@ def show(value: Any) -> str:
     """Describe a value in a document in a few words."""
     if value is None:
         return "nothing (null)"
+    if isinstance(value, str) and not value:
+        return "an empty string"
     if isinstance(value, dict):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
