@@ -49,10 +49,40 @@ could, or a condition holds everywhere, nowhere or too seldom), 2 wrong usage or
 """
 
 #: options of 'submit' for Slurm
-_SLURM = (
-    *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
-    *("requeue", "warning", "directives", "prologue", "python"),
-)
+_SLURM: dict[str, dict[str, Any]] = {
+    "--partition": {"metavar": "NAME"},
+    "--time": {"metavar": "TIME", "help": "time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS"},
+    "--memory": {"metavar": "SIZE", "help": "of a task, such as 4G"},
+    "--cpus": {"type": positive, "metavar": "N", "help": "cores of a task (default: 1)"},
+    "--account": {"metavar": "NAME"},
+    "--qos": {"metavar": "NAME"},
+    "--throttle": {"type": positive, "metavar": "N", "help": "tasks of an array at the same time"},
+    "--runs-per-task": {
+        **{"type": positive, "metavar": "N"},
+        "help": "runs that a task executes (default: enough for some minutes)",
+    },
+    "--processes": {
+        **{"type": positive, "metavar": "N"},
+        "help": "runs of a task at the same time (default: cores)",
+    },
+    "--requeue": {
+        **{"type": int, "metavar": "N"},
+        "help": "maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
+    },
+    "--warning": {
+        **{"type": int, "metavar": "SECONDS"},
+        "help": "how long before the time limit runs are asked to stop (default: 120)",
+    },
+    "--directive": {
+        **{"dest": "directives", "action": "append", "metavar": "OPTION"},
+        "help": "further option of sbatch, such as --directive=--constraint=fast; may be repeated",
+    },
+    "--prologue": {
+        **{"action": "append", "metavar": "LINE"},
+        "help": "shell line executed before the runs, such as 'module load python'; may be repeated",
+    },
+    "--python": {"metavar": "PATH", "help": "interpreter on the nodes (default: this one)"},
+}
 
 
 def _run(*, resume: bool, **options: Any) -> int:
@@ -62,12 +92,9 @@ def _run(*, resume: bool, **options: Any) -> int:
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
-    slurm = {name: options.pop(name) for name in _SLURM}
-    return submit(
-        **options,
-        which="failed" if failed else "unfinished" if again else "missing",
-        slurm={name: value for name, value in slurm.items() if value is not None},
-    )
+    names = [option.get("dest") or flag.lstrip("-").replace("-", "_") for flag, option in _SLURM.items()]
+    slurm = {name: value for name in names if (value := options.pop(name)) is not None}
+    return submit(**options, which="failed" if failed else "unfinished" if again else "missing", slurm=slurm)
 
 
 def _compare(
@@ -216,48 +243,8 @@ def _add_cluster_commands(command: Command) -> None:
         "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of --dry-run"
     )
     task = submit.add_argument_group("tasks of the job arrays")
-    task.add_argument("--partition", metavar="NAME")
-    task.add_argument("--time", metavar="TIME", help="time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
-    task.add_argument("--memory", metavar="SIZE", help="of a task, such as 4G")
-    task.add_argument("--cpus", type=positive, metavar="N", help="cores of a task (default: 1)")
-    task.add_argument("--account", metavar="NAME")
-    task.add_argument("--qos", metavar="NAME")
-    task.add_argument("--throttle", type=positive, metavar="N", help="tasks of an array at the same time")
-    task.add_argument(
-        "--runs-per-task",
-        type=positive,
-        metavar="N",
-        help="runs that a task executes (default: enough for some minutes)",
-    )
-    task.add_argument(
-        "--processes", type=positive, metavar="N", help="runs of a task at the same time (default: cores)"
-    )
-    task.add_argument(
-        "--requeue",
-        type=int,
-        metavar="N",
-        help="maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
-    )
-    task.add_argument(
-        "--warning",
-        type=int,
-        metavar="SECONDS",
-        help="how long before the time limit runs are asked to stop (default: 120)",
-    )
-    task.add_argument(
-        "--directive",
-        dest="directives",
-        action="append",
-        metavar="OPTION",
-        help="further option of sbatch, such as --directive=--constraint=fast; may be repeated",
-    )
-    task.add_argument(
-        "--prologue",
-        action="append",
-        metavar="LINE",
-        help="shell line executed before the runs, such as 'module load python'; may be repeated",
-    )
-    task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
+    for flag, option in _SLURM.items():
+        task.add_argument(flag, **option)
     _add_limits(submit)
     add_json(submit)
 

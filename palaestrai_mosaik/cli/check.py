@@ -108,8 +108,7 @@ def _phase_data(phase: PhaseSpec) -> dict[str, Any]:
     return {
         "name": phase.name,
         "mode": phase.mode.name.lower(),
-        "workers": phase.workers,
-        "episodes": phase.episodes,
+        **select(phase, "workers", "episodes"),
         "environments": [environment.uid for environment in phase.environments],
         "agents": [agent.name for agent in phase.agents],
     }

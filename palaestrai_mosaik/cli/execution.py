@@ -18,7 +18,6 @@ from palaestrai_mosaik.arsenai.execution import (
     StoreLocation,
     Summary,
     make_progress,
-    row_values,
     run_folder,
     submit_missing,
 )
@@ -46,7 +45,7 @@ from .output import (
 from .run_lists import (
     arguments,
     dry_lines,
-    factors_of,
+    failed_runs,
     is_collected,
     job_numbers,
     print_collected,
@@ -246,19 +245,17 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
 
 def _failures(folder: DesignFolder, summary: Summary) -> list[dict[str, Any]]:
     """Return the failed runs in the order of the design, with their factors, errors and logs."""
-    values = row_values(folder, {record.run for record in summary.failures})
     planned = {run.uid: run for run in folder.documents}
-    return [
-        {
-            "run": record.run,
-            "factors": factors_of(folder, values[record.run]),
-            "error": record.error,
-            "log": short_path(job_path(folder.path, planned[record.run])) + ".log",
-        }
-        for record in sorted(
-            summary.failures, key=lambda record: (planned[record.run].row, planned[record.run].repetition)
-        )
-    ]
+    failures = sorted(
+        summary.failures, key=lambda record: (planned[record.run].row, planned[record.run].repetition)
+    )
+    return failed_runs(
+        folder,
+        (
+            (record.run, record.error, short_path(job_path(folder.path, planned[record.run])) + ".log")
+            for record in failures
+        ),
+    )
 
 
 def _collected_data(collected: Collected) -> dict[str, Any]:
@@ -367,15 +364,15 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     Returns 1 if the store of a run cannot be read or removed, otherwise 0.
     """
     opened = find_folder(folder)
-    collected = _collect(opened, store, remove)
+    results = [_collect(opened, store, remove)]
     confirming = _confirming(opened)
-    # the design that confirms a search has a separate folder inside that of the search
-    confirmed = None if confirming is None else _collect(confirming, store, remove)
-    data = _collected_data(collected)
+    if confirming is not None:
+        # the design that confirms a search has a separate folder inside that of the search
+        results.append(_collect(confirming, store, remove))
+    data, *confirmed = map(_collected_data, results)
     if opened.spec.search is not None:
-        data["confirm"] = None if confirmed is None else _collected_data(confirmed)
+        data["confirm"] = confirmed[0] if confirmed else None
     answer(data)
-    results = [collected] if confirmed is None else [collected, confirmed]
     # unfinished runs have to be collected later
     left = any(result.going_on or result.damaged for result in results)
     say_unless_quiet(f"next: arsenai {'status' if left else 'analyse'} {arguments(opened.path, store)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.arsenai.design.design import Experience, experience
 from palaestrai_mosaik.arsenai.design.folder import SCRIPT, STORES, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec, Factor
-from palaestrai_mosaik.arsenai.execution import RunStatus, Settings, Summary
+from palaestrai_mosaik.arsenai.execution import RunStatus, Settings, Summary, row_values
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
 from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
@@ -105,7 +105,19 @@ def _cell(value: Any) -> Any:
     return first_line(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
 
 
-def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
+def failed_runs(
+    folder: DesignFolder, failures: Iterable[tuple[str, str | None, str]]
+) -> list[dict[str, Any]]:
+    """Return the data of failed runs, with their factors; ``failures`` has the uid, error and log of each."""
+    rows = list(failures)
+    values = row_values(folder, {run for run, _, _ in rows})
+    return [
+        {"run": run, "factors": _factors(folder, values[run]), "error": error, "log": log}
+        for run, error, log in rows
+    ]
+
+
+def _factors(folder: DesignFolder, values: Mapping[str, Any]) -> str:
     """Return the factors of a row on one line, with the labels of levels."""
     parts = [
         f"{name}={number(value) if isinstance(value, float) else value}"

@@ -72,7 +72,8 @@ def _as_json(
     store: Store, uid: str, frames: dict[str, pd.DataFrame], choice: BodyChoice, steps: int | None
 ) -> dict[str, Any]:
     phases = list(frames["phases"]["phase"])
-    data = {"run": _row(store.runs(uid)), "folder": store.instance_directory(uid), **frames}
+    (run,) = store.runs(uid).to_dict("records")
+    data = {"run": run, "folder": store.instance_directory(uid), **frames}
     chosen = {"agent": choice.agent, **choice.filters}
     if choice:
         data["body_episodes"] = {
@@ -96,12 +97,6 @@ def _steps_data(
         parts = {"steps": frame} if whole else {"first": frame.head(number), "last": frame.tail(number)}
         data.append({"phase": int(phase), "agent": agent, "rows": len(frame), **parts})
     return data
-
-
-def _row(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the only row of a frame as a mapping."""
-    (row,) = frame.to_dict("records")
-    return {str(name): value for name, value in row.items()}
 
 
 def _header(store: Store, uid: str) -> Iterator[Printable]:

@@ -22,7 +22,6 @@ from palaestrai_mosaik.arsenai.execution import (
     States,
     StoreLocation,
     load_run_states,
-    row_values,
     time_left,
 )
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
@@ -34,7 +33,7 @@ from palaestrai_mosaik.core.printing import count, listed
 
 from .common import find_folder
 from .output import answer, duration, number, say, select, table, wants_json
-from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
+from .run_lists import arguments, failed_runs, list_runs, reason_lines, short_path
 from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 if TYPE_CHECKING:
@@ -222,17 +221,10 @@ def _counts(counts: Counter[Any], states: type[RunStatus] | type[TaskState]) -> 
 
 def _failed(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the failed runs, with their factors, errors and logs."""
-    failed = [state for state in states.runs if state.status in _FAILED]
-    values = row_values(folder, {state.planned.uid for state in failed})
-    return [
-        {
-            "run": state.planned.uid,
-            "factors": factors_of(folder, values[state.planned.uid]),
-            "error": state.error or state.status,
-            "log": _log(folder, state),
-        }
-        for state in failed
-    ]
+    failed = (state for state in states.runs if state.status in _FAILED)
+    return failed_runs(
+        folder, ((state.planned.uid, state.error or state.status, _log(folder, state)) for state in failed)
+    )
 
 
 def _running(state: RunState) -> dict[str, Any]:
@@ -240,12 +232,14 @@ def _running(state: RunState) -> dict[str, Any]:
     marker = state.marker
     if marker is None:
         return {"run": state.planned.uid} | dict.fromkeys(("host", "process", "task", "since"))
+    age = datetime.now(UTC) - datetime.fromisoformat(marker.started)
     return {
         "run": state.planned.uid,
         "host": marker.host,
         "process": marker.pid,
         "task": marker.task,
-        "since": _age(marker.started),
+        # clocks of other hosts may be ahead
+        "since": duration(max(0.0, age.total_seconds())),
     }
 
 
@@ -370,8 +364,3 @@ def _tasks(states: States) -> Iterator[tuple[int, int, TaskState | None]]:
     for run in states.runs:
         if run.assignment is not None:
             yield run.assignment.submission, run.assignment.task, run.assignment.state
-
-
-def _age(started: str) -> str:
-    # clocks of other hosts may be ahead
-    return duration(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()))
