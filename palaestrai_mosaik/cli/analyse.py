@@ -1,11 +1,11 @@
-"""``arsenai analyse`` and ``report``: the results of a design as tables and files."""
+"""``arsenai analyse``: the results of a design as tables."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +20,14 @@ from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
 )
 from palaestrai_mosaik.arsenai.analysis.discovery.figure import plot_discovery
 from palaestrai_mosaik.arsenai.analysis.lost_runs import executed_text
-from palaestrai_mosaik.arsenai.design.folder import ANALYSIS, REPORT
+from palaestrai_mosaik.arsenai.design.folder import ANALYSIS
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .common import find_folder, store_option
-from .output import (
-    answer,
-    byte_size,
-    count_progress,
-    interval,
-    number,
-    say,
-    say_unless_quiet,
-    table,
-    wants_json,
-    warn,
-)
+from .output import answer, count_progress, interval, number, say, say_unless_quiet, select, table, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +35,6 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis.beside import Beside
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
     from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, FoundBox
-    from palaestrai_mosaik.arsenai.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
@@ -55,7 +43,6 @@ if TYPE_CHECKING:
 
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
-_DIGITS = "%.10g"
 
 
 def analyse(
@@ -90,21 +77,16 @@ def analyse(
         results = Results(find_folder(folder), store, progress)
         names = choose_outcomes(results, outcomes)
         analysis = _analysed(results, methods, names, discover)
-    analysis.search = None if analysis.boxes_only else _search_of(results, store)
+    analysis.search = None if analysis.boxes_only else search_of(results, store)
     analysis.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
-    say(_outcome_table(results, names), end="\n\n")
-    for block in _analysis_blocks(results, analysis):
-        say(block, end="\n\n")
+    say(_outcome_table(results, names), *_analysis_blocks(results, analysis), end="\n\n")
     written = _write_analysis(results, analysis, directory)
-    for file in written:
-        say_unless_quiet(file)
-    for warning in _analysis_warnings(results, analysis):
-        warn(warning)
+    say_unless_quiet(*written)
+    warn(*_analysis_warnings(results, analysis))
     say_unless_quiet(next_step(results.folder.path, store))
-    if wants_json():
-        answer(_analysis_data(results, names, analysis) | {"files": written})
+    answer(_analysis_data(results, names, analysis) | {"files": written})
     return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
@@ -153,32 +135,32 @@ def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
     yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
     if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
         yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
-    yield from ("\n".join(discovery_lines(entry)) for entry in analysis.discoveries)
+    yield from ("\n".join(_discovery_lines(entry)) for entry in analysis.discoveries)
     yield from ("\n".join(robustness_lines(entry)) for entry in analysis.robustness)
     if analysis.search is not None:
         yield "\n".join(_search_lines(results.spec, analysis.search))
     if analysis.beside is not None:
-        yield "\n".join(beside_lines(analysis.beside))
+        yield "\n".join(_beside_lines(analysis.beside))
 
 
 def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
     """Write the tables of an analysis as CSV; return the files."""
     from palaestrai_mosaik.arsenai.analysis.sensitivity import tidy
 
-    written = [write_table(results.table(), directory / "outcomes.csv")]
+    written = [write_table(results.table(), directory / "outcomes.csv", digits=None)]
+    tables: dict[str, pd.DataFrame] = {}
     if analysis.search is not None:
-        written += [
-            write_digits(frame, directory / f"search-{name}.csv")
-            for name, frame in _search_tables(results.spec, analysis.search).items()
-        ]
+        of_search = search_tables(results.spec, analysis.search)
+        tables |= {f"search-{name}.csv": frame for name, frame in of_search.items()}
     if analysis.beside is not None:
-        written.append(write_digits(analysis.beside.table(), directory / "beside.csv"))
+        tables["beside.csv"] = analysis.beside.table()
     if analysis.indices:
-        written.append(write_digits(tidy(analysis.indices), directory / "sensitivity.csv"))
+        tables["sensitivity.csv"] = tidy(analysis.indices)
+    written += [write_table(frame, directory / name) for name, frame in tables.items()]
     if analysis.discoveries:
-        written += write_discoveries(analysis.discoveries, directory, write_digits)
+        written += _write_discoveries(analysis.discoveries, directory)
     if analysis.robustness:
-        written += write_robustness(analysis.robustness, directory, write_digits)
+        written += write_robustness(analysis.robustness, directory)
     return written
 
 
@@ -199,11 +181,7 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
 
     methods = [
         {
-            "outcome": entry.outcome,
-            "method": entry.method,
-            "used": entry.used,
-            "lost": entry.lost,
-            "executed": entry.executed,
+            **select(entry, "outcome", "method", "used", "lost", "executed"),
             "refused": entry.refused or None,
             "notes": entry.notes,
             "indices": entry.frame,
@@ -213,15 +191,15 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
     return {
         **design_data(results, names),
         "search": None if analysis.search is None else analysis.search.data(),
-        "beside": None if analysis.beside is None else beside_data(analysis.beside),
+        "beside": None if analysis.beside is None else _beside_data(analysis.beside),
         "outcomes": _moments(results, names),
         "methods": methods,
-        "discoveries": [discovery_data(entry) for entry in analysis.discoveries],
+        "discoveries": [_discovery_data(entry) for entry in analysis.discoveries],
         "robustness": [robustness_data(entry) for entry in analysis.robustness],
     }
 
 
-def _search_of(results: Results, store: str | None) -> SearchResult | None:
+def search_of(results: Results, store: str | None) -> SearchResult | None:
     """Return the result of a design's search, or ``None`` without a search or a complete setting."""
     if results.spec.search is None:
         return None
@@ -246,17 +224,15 @@ def _search_lines(spec: DesignSpec, result: SearchResult) -> Iterator[str]:
         yield f"  without {joined(left_out)}, which not all settings have ('when')"
 
 
-def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFrame]:
+def search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFrame]:
     """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
     import pandas as pd
 
-    from .run_lists import factor_value
+    from .run_lists import labelled_factors
 
-    factors = {factor.name: factor for factor in spec.factors}
     best = []
     for item in result.best:
-        named = {name: factor_value(factors[name], value) for name, value in item.factors.items()}
-        row: dict[str, Any] = {"setting": item.number, **named, **item.values}
+        row: dict[str, Any] = {"setting": item.number, **labelled_factors(spec, item.factors), **item.values}
         for name, fresh in item.confirmed.items():
             row |= {f"{name}, fresh seeds": fresh.mean, f"{name}, std": fresh.std, f"{name}, n": fresh.seeds}
             row |= {f"{name}, planned": fresh.planned}
@@ -274,24 +250,6 @@ def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataF
         ),
         "importances": pd.DataFrame(shares, columns=["outcome", "factor", "share", "p_adjusted"]),
     }
-
-
-def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
-    from palaestrai_mosaik.arsenai.analysis.report import SearchData
-    from palaestrai_mosaik.arsenai.design.search import sought
-
-    first, *more = sought(spec)
-    confirmed = any(setting.confirmed for setting in result.best)
-    tables = _search_tables(spec, result)
-    return SearchData(
-        **tables,
-        outcome=first.name,
-        better=str(first.better),
-        summary=result.summary,
-        confirmed=confirmed,
-        several=bool(more),
-        winner=next((setting.number for setting in result.best if setting.recommended), None),
-    )
 
 
 def outcome_progress() -> AbstractContextManager[ProgressCallback | None]:
@@ -324,9 +282,12 @@ def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
     from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 
     counted = count_missing_runs(results.outcomes(), names)
-    runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
-    location = {"design": results.spec.uid, "folder": results.folder.path}
-    return {**location, **runs, "not_collected": results.not_collected}
+    return {
+        "design": results.spec.uid,
+        "folder": results.folder.path,
+        **{name: counted[name] for name in ("runs", "executed", "failed", "missing")},
+        "not_collected": results.not_collected,
+    }
 
 
 #: the columns of the table of outcomes
@@ -395,13 +356,8 @@ def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
     return table(headers, rows, indent="  ")
 
 
-def write_digits(frame: pd.DataFrame, file: Path) -> Path:
-    """Write a table of figures with ten digits as CSV; return the file."""
-    return write_table(frame, file, _DIGITS)
-
-
-def write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> Path:
-    """Write a table as CSV, by default with all digits; return the file."""
+def write_table(frame: pd.DataFrame, file: Path, digits: str | None = "%.10g") -> Path:
+    """Write a table as CSV, with ten digits, or all for ``None``; return the file."""
     try:
         files.make_folder(file.parent, parents=True)
         with files.writing_text(file) as stream:
@@ -409,98 +365,6 @@ def write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> P
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
     return file
-
-
-def report(
-    folder: str | None,
-    *,
-    store: str | None,
-    output: str | None,
-    theatre: Sequence[str],
-    beside: str | None = None,
-) -> int:
-    """Write the report of a design; print its path and its main statements.
-
-    Args:
-        folder: the folder of the design; ``None`` for the only one here.
-        store: the location of the results.
-        output: the folder of the report; ``None`` for the one in the design's folder.
-        theatre: runs to add as single files: ``best``, ``worst``, or uids of runs.
-        beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
-    """
-    from palaestrai_mosaik.arsenai.analysis.report import collect, headline, write_report
-    from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
-    from palaestrai_mosaik.arsenai.analysis.results import Results
-
-    with (
-        outcome_progress() as progress,
-        resample_progress("analyse") as analysing,
-        resample_progress("compare") as comparing,
-    ):
-        results = Results(find_folder(folder), store, progress)
-        with resample_progress("discover") as discovering:
-            data = collect(results, analysing, comparing, discovering)
-    searched = _search_of(results, store)
-    if searched is not None:
-        data = replace(data, search=_search_data(results.spec, searched))
-    if beside is not None:
-        data = replace(data, beside=beside_of(results, beside, store))
-    directory = Path(output) if output is not None else results.folder.path / REPORT
-    written = _write_theatres(results, data, theatre, directory)
-    page = write_report(data, directory)
-    headlines = list(headline(data))
-    for outcome, sentences in headlines:
-        say_unless_quiet(outcome)
-        for sentence in sentences:
-            say_unless_quiet(f"  {sentence}")
-    tests = count_tests(data)
-    if tests:
-        say_unless_quiet(str(tests))
-    tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say_unless_quiet(
-        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
-    )
-    for file in written:
-        say_unless_quiet(f"{file} ({byte_size(file.stat().st_size)})")
-    gone = lost_runs(data)
-    warnings = ([str(gone)] if gone else []) + list(data.warnings)
-    for warning in warnings:
-        warn(warning)
-    if wants_json():
-        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in headlines}
-        answer({"page": page, "sentences": sentences_of, "warnings": warnings, "theatre": written})
-    return FINISHED
-
-
-def _write_theatres(
-    results: Results, data: ReportData, choices: Sequence[str], directory: Path
-) -> list[Path]:
-    """Write runs as single files to the location expected by the report in ``directory``; return the files."""
-    if not choices:
-        return []
-    from palaestrai_mosaik.arsenai.analysis.report.best import chosen_runs
-    from palaestrai_mosaik.arsenai.analysis.report.page import THEATRE, files_of_report
-    from palaestrai_mosaik.web.theatre import run_page
-
-    runs = chosen_runs(data, choices)
-    folder = directory / THEATRE
-    instances = results.runs().drop_duplicates("run").set_index("run")["instance"]
-    written = []
-    try:
-        files.add_root(directory)
-        files_of_report(directory)  # check before writing that no other files are in the way
-        files.make_folder(folder, parents=True)
-        with results.open_store() as store, count_progress("theatre", "written", "run") as progress:
-            for done, run in enumerate(runs):
-                if progress is not None:
-                    progress(done, len(runs))
-                file = folder / f"{Path(data.documents[run]).stem}.html"
-                written.append(run_page(store, instances[run]).save(file))
-            if progress is not None:
-                progress(len(runs), len(runs))
-    except OSError as error:
-        raise PalaestraiMosaikError(f"cannot write into {folder}: {error.strerror or error}") from error
-    return written
 
 
 def beside_of(results: Results, folder: str, store: str | None) -> Beside:
@@ -527,33 +391,24 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
         return indices_beside(search.spec, shares, other if search is results else results, progress)
 
 
-def beside_lines(beside: Beside) -> Iterator[str]:
+def _beside_lines(beside: Beside) -> Iterator[str]:
     """Yield the printed lines: a table for each outcome, and an explanation."""
     for outcome, frame in beside.tables.items():
         yield f"{outcome}: what matters among the best ({beside.search}) and everywhere ({beside.other})"
-        rows = [
-            (
-                *(row["factor"], row["importance"], row["importance_rank"]),
-                *(
-                    cell
-                    for index in ("S1", "ST")
-                    for cell in (
-                        row[index],
-                        interval(row[f"{index}_low"], row[f"{index}_high"]),
-                        row[f"{index}_rank"],
-                    )
-                ),
-            )
-            for row in frame.to_dict("records")
-        ]
+        rows = []
+        for row in frame.to_dict("records"):
+            cells = [row["factor"], row["importance"], row["importance_rank"]]
+            for index in ("S1", "ST"):
+                limits = interval(row[f"{index}_low"], row[f"{index}_high"])
+                cells += [row[index], limits, row[f"{index}_rank"]]
+            rows.append(cells)
         yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
     yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
     yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
     yield from (f"  {note}" for note in beside.notes)
 
 
-def beside_data(beside: Beside) -> dict[str, Any]:
-    """Return the data for ``--json``."""
+def _beside_data(beside: Beside) -> dict[str, Any]:
     return {
         "search": beside.search,
         "sobol": beside.other,
@@ -564,7 +419,7 @@ def beside_data(beside: Beside) -> dict[str, Any]:
 
 
 #: by file name, the function that creates its table
-TABLES = {
+_TABLES = {
     "discovery-boxes.csv": box_table,
     "discovery-limits.csv": limit_table,
     "discovery-trajectory.csv": trajectory_table,
@@ -572,14 +427,12 @@ TABLES = {
 }
 
 
-def write_discoveries(
-    discoveries: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
-) -> list[Path]:
+def _write_discoveries(discoveries: Sequence[Discovery], directory: Path) -> list[Path]:
     """Write the tables of all discoveries, and a picture of each; return the files.
 
     Outdated pictures of an earlier analysis are removed.
     """
-    written = [write(make(discoveries), directory / name) for name, make in TABLES.items()]
+    written = [write_table(make(discoveries), directory / name) for name, make in _TABLES.items()]
     for position, discovery in enumerate(discoveries, start=1):
         file = directory / f"discovery-{position}.png"
         if discovery.boxes:
@@ -593,7 +446,7 @@ def write_discoveries(
     return written
 
 
-def discovery_lines(discovery: Discovery) -> Iterator[str]:
+def _discovery_lines(discovery: Discovery) -> Iterator[str]:
     """Yield the printed lines of a discovery."""
     yield discovery.title
     if discovery.refused:
@@ -614,33 +467,23 @@ def discovery_lines(discovery: Discovery) -> Iterator[str]:
 
 
 def _figures(box: FoundBox) -> str:
+    figures = box.figures
     parts = []
     for name in ("coverage", "density"):
-        limits = interval(box.figures[f"{name}_low"], box.figures[f"{name}_high"])
-        parts.append(f"{name} {number(box.figures[name])}{'' if limits is None else f' {limits}'}")
-    parts.append(f"mass {number(box.figures['mass'])}")
-    parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
-    return ", ".join(parts)
+        limits = interval(figures[f"{name}_low"], figures[f"{name}_high"])
+        parts.append(f"{name} {number(figures[name])}{'' if limits is None else f' {limits}'}")
+    overlap = f"overlap with resamples {number(figures['overlap'])}"
+    return ", ".join([*parts, f"mass {number(figures['mass'])}", overlap])
 
 
 def _sizes(box: FoundBox) -> str:
-    figures = {name: int(value) for name, value in box.figures.items() if name in _COUNTS}
-    executed = executed_text(figures["runs"], figures["executed"])
-    parts = [
-        f"{count(figures['runs'], 'run')}{f' ({executed})' * bool(executed)}, the condition holds in {figures['holds']:,}"
-    ]
-    if figures["settings"] < figures["executed"]:
-        partly = figures["settings_some"]
-        parts.append(
-            f"{count(figures['settings'], 'setting')}: in {figures['settings_all']:,} with all seeds, "
-            f"in {partly:,} with some"
-        )
-    if figures["lost"]:
-        parts.append(f"{figures['lost']:,} lost")
-    return "; ".join(parts)
-
-
-_COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
+    counts = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
+    runs, executed, holds, settings, always, partly, lost = (int(box.figures[name]) for name in counts)
+    identical = executed_text(runs, executed)
+    text = f"{count(runs, 'run')}{f' ({identical})' * bool(identical)}, the condition holds in {holds:,}"
+    if settings < executed:
+        text += f"; {count(settings, 'setting')}: in {always:,} with all seeds, in {partly:,} with some"
+    return f"{text}; {lost:,} lost" if lost else text
 
 
 def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
@@ -650,11 +493,9 @@ def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
     return row["factor"], row["limit"], row["value"], quasi_p, present, interval(row["low"], row["high"])
 
 
-def discovery_data(discovery: Discovery) -> dict[str, Any]:
-    """Return the data of a discovery for ``--json``."""
+def _discovery_data(discovery: Discovery) -> dict[str, Any]:
     return {
-        "condition": discovery.condition,
-        "holds": discovery.holds,
+        **select(discovery, "condition", "holds"),
         "runs": len(discovery.runs.holds),
         "lost": len(discovery.runs.lost),
         "refused": discovery.refused or None,
@@ -663,21 +504,11 @@ def discovery_data(discovery: Discovery) -> dict[str, Any]:
         "boxes": [
             {
                 **{"method": box.method, "box": box.number, "rule": box.rule, **box.figures},
-                "limits": box.limits,
-                "trajectory": box.trajectory,
+                **select(box, "limits", "trajectory"),
             }
             for box in discovery.boxes
         ],
     }
-
-
-#: marks the best level of each metric
-_BEST = "*"
-
-
-def names_of(texts: Sequence[str]) -> list[str]:
-    """Split names at commas (``load,delay``)."""
-    return [name for text in texts for name in text.split(",") if name]
 
 
 def robustness_lines(robustness: Robustness) -> Iterator[str]:
@@ -691,21 +522,19 @@ def robustness_lines(robustness: Robustness) -> Iterator[str]:
     cells: dict[str, list[Any]] = {}
     for row in robustness.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])
-        cell += [row["value"], _BEST if row["best"] else "", interval(row["low"], row["high"])]
+        cell += [row["value"], "*" if row["best"] else "", interval(row["low"], row["high"])]
     yield table(headers, list(cells.values()), indent="  ")
     lost = int(robustness.table["lost"].max())
     if lost:
         yield f"  {count(lost, 'scenario')} left out"
 
 
-def write_robustness(
-    entries: Sequence[Robustness], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
-) -> list[Path]:
+def write_robustness(entries: Sequence[Robustness], directory: Path) -> list[Path]:
     """Write metrics and scenarios of all entries as tables; return the files."""
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_table
 
     return [
-        write(robustness_table(entries, name), directory / file)
+        write_table(robustness_table(entries, name), directory / file)
         for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
     ]
 
@@ -713,16 +542,7 @@ def write_robustness(
 def robustness_data(robustness: Robustness) -> dict[str, Any]:
     """Return the data of an entry for ``--json``."""
     return {
-        **{
-            "what": robustness.what,
-            "by": robustness.by,
-            "over": robustness.over,
-            "better": robustness.better,
-        },
-        **{
-            "confidence": robustness.confidence,
-            "metrics": robustness.table,
-            "scenarios": robustness.scenarios,
-        },
-        "warnings": robustness.warnings,
+        **select(robustness, "what", "by", "over", "better", "confidence"),
+        "metrics": robustness.table,
+        **select(robustness, "scenarios", "warnings"),
     }

@@ -49,12 +49,40 @@ could, or a condition holds everywhere, nowhere or too seldom), 2 wrong usage or
 """
 
 #: options of 'submit' for Slurm
-_SLURM = (
-    *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
-    *("requeue", "warning", "directives", "prologue", "python"),
-)
-#: options of 'submit' for all executors
-_LIMITS = ("timeout", "runs_per_process", "allow_modules")
+_SLURM: dict[str, dict[str, Any]] = {
+    "--partition": {"metavar": "NAME"},
+    "--time": {"metavar": "TIME", "help": "time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS"},
+    "--memory": {"metavar": "SIZE", "help": "of a task, such as 4G"},
+    "--cpus": {"type": positive, "metavar": "N", "help": "cores of a task (default: 1)"},
+    "--account": {"metavar": "NAME"},
+    "--qos": {"metavar": "NAME"},
+    "--throttle": {"type": positive, "metavar": "N", "help": "tasks of an array at the same time"},
+    "--runs-per-task": {
+        **{"type": positive, "metavar": "N"},
+        "help": "runs that a task executes (default: enough for some minutes)",
+    },
+    "--processes": {
+        **{"type": positive, "metavar": "N"},
+        "help": "runs of a task at the same time (default: cores)",
+    },
+    "--requeue": {
+        **{"type": int, "metavar": "N"},
+        "help": "maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
+    },
+    "--warning": {
+        **{"type": int, "metavar": "SECONDS"},
+        "help": "how long before the time limit runs are asked to stop (default: 120)",
+    },
+    "--directive": {
+        **{"dest": "directives", "action": "append", "metavar": "OPTION"},
+        "help": "further option of sbatch, such as --directive=--constraint=fast; may be repeated",
+    },
+    "--prologue": {
+        **{"action": "append", "metavar": "LINE"},
+        "help": "shell line executed before the runs, such as 'module load python'; may be repeated",
+    },
+    "--python": {"metavar": "PATH", "help": "interpreter on the nodes (default: this one)"},
+}
 
 
 def _run(*, resume: bool, **options: Any) -> int:
@@ -64,13 +92,9 @@ def _run(*, resume: bool, **options: Any) -> int:
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
-    slurm, limits = ({name: options.pop(name) for name in names} for names in (_SLURM, _LIMITS))
-    return submit(
-        **options,
-        which="failed" if failed else "unfinished" if again else "missing",
-        slurm=_without_none(slurm),
-        **_without_none(limits),
-    )
+    names = [option.get("dest") or flag.lstrip("-").replace("-", "_") for flag, option in _SLURM.items()]
+    slurm = {name: value for name in names if (value := options.pop(name)) is not None}
+    return submit(**options, which="failed" if failed else "unfinished" if again else "missing", slurm=slurm)
 
 
 def _compare(
@@ -86,10 +110,6 @@ def _compare(
         if values:
             raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
     return lazy("compare", "compare")(baseline=baseline, **options)
-
-
-def _without_none(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
@@ -154,16 +174,9 @@ def _add_check(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_execution_commands(command: Command) -> None:
-    run = command(
-        "run",
-        _run,
-        "execute the missing runs of a folder",
-        "start",
-    )
+    run = command("run", _run, "execute the missing runs of a folder", "start")
     resume = command(
-        "resume",
-        lazy("execution", "resume", one_thread=True),
-        "execute missing, failed and interrupted runs",
+        "resume", lazy("execution", "resume", one_thread=True), "execute missing, failed and interrupted runs"
     )
     tune = command(
         "tune",
@@ -172,10 +185,7 @@ def _add_execution_commands(command: Command) -> None:
     )
     tune.add_argument("design", metavar="DESIGN.yml")
     tune.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="default: as of generate; a search that is there goes on",
+        "-o", "--output", metavar="FOLDER", help="default: as of generate; a search that is there goes on"
     )
     tune.add_argument("--store", metavar="LOCATION", help=f"{STORE_HELP} (default: FOLDER/results)")
     tune.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
@@ -207,7 +217,9 @@ def _add_execution_commands(command: Command) -> None:
             "arrays; parsl: pilot jobs",
         )
         _add_choice(sub)
-        sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
+        sub.add_argument(
+            "--fail-fast", action="store_true", default=None, help="start no more runs after a failure"
+        )
         _add_limits(sub)
         add_json(sub)
 
@@ -225,56 +237,14 @@ def _add_cluster_commands(command: Command) -> None:
     _add_choice(submit)
     submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only write submit.sbatch, and estimate time and storage",
+        "--dry-run", action="store_true", help="only write submit.sbatch, and estimate time and storage"
     )
     submit.add_argument(
         "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of --dry-run"
     )
     task = submit.add_argument_group("tasks of the job arrays")
-    task.add_argument("--partition", metavar="NAME")
-    task.add_argument("--time", metavar="TIME", help="time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
-    task.add_argument("--memory", metavar="SIZE", help="of a task, such as 4G")
-    task.add_argument("--cpus", type=positive, metavar="N", help="cores of a task (default: 1)")
-    task.add_argument("--account", metavar="NAME")
-    task.add_argument("--qos", metavar="NAME")
-    task.add_argument("--throttle", type=positive, metavar="N", help="tasks of an array at the same time")
-    task.add_argument(
-        "--runs-per-task",
-        type=positive,
-        metavar="N",
-        help="runs that a task executes (default: enough for some minutes)",
-    )
-    task.add_argument(
-        "--processes", type=positive, metavar="N", help="runs of a task at the same time (default: cores)"
-    )
-    task.add_argument(
-        "--requeue",
-        type=int,
-        metavar="N",
-        help="maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
-    )
-    task.add_argument(
-        "--warning",
-        type=int,
-        metavar="SECONDS",
-        help="how long before the time limit runs are asked to stop (default: 120)",
-    )
-    task.add_argument(
-        "--directive",
-        dest="directives",
-        action="append",
-        metavar="OPTION",
-        help="further option of sbatch, such as --directive=--constraint=fast; may be repeated",
-    )
-    task.add_argument(
-        "--prologue",
-        action="append",
-        metavar="LINE",
-        help="shell line executed before the runs, such as 'module load python'; may be repeated",
-    )
-    task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
+    for flag, option in _SLURM.items():
+        task.add_argument(flag, **option)
     _add_limits(submit)
     add_json(submit)
 
@@ -299,9 +269,7 @@ def _add_choice(sub: argparse.ArgumentParser) -> None:
 
 def _add_ignore_queue(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "--ignore-queue",
-        action="store_true",
-        help="do not query the scheduler; treat queued runs as lost",
+        "--ignore-queue", action="store_true", help="do not query the scheduler; treat queued runs as lost"
     )
 
 
@@ -371,7 +339,7 @@ def _add_analysis_commands(command: Command) -> None:
     )
     _add_outcomes(compare)
 
-    report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
+    report = command("report", lazy("report", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")

@@ -1,21 +1,12 @@
-"""``palaestrai-mosaik check``, ``schema``, ``graph`` and ``plot``: checks and pictures of documents and runs."""
+"""``palaestrai-mosaik check`` and ``schema``: checks of run documents."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from palaestrai_mosaik.core import files
-from palaestrai_mosaik.core.errors import (
-    FINISHED,
-    UNSOUND,
-    ContractError,
-    DocumentError,
-    PalaestraiMosaikError,
-    Problem,
-)
+from palaestrai_mosaik.core.errors import FINISHED, UNSOUND, DocumentError, Problem
 from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.experiment import (
     PartialDocument,
@@ -29,7 +20,7 @@ from palaestrai_mosaik.experiment import (
 )
 from palaestrai_mosaik.experiment.paths import Overrides, parse
 
-from .common import named_after, print_problems
+from .common import print_problems
 from .output import (
     answer,
     compose,
@@ -37,17 +28,11 @@ from .output import (
     problems_data,
     say,
     say_unless_quiet,
+    select,
     status,
-    verbose,
     wants_json,
     warn,
 )
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.plot import Fold, LearningChoice
-    from palaestrai_mosaik.plot.limits import Limits
-    from palaestrai_mosaik.store import BodyChoice
-    from palaestrai_mosaik.store.store import StoreLocation
 
 
 def check(documents: Sequence[str], *, environments: bool, settings: Sequence[str] = ()) -> int:
@@ -60,8 +45,7 @@ def check(documents: Sequence[str], *, environments: bool, settings: Sequence[st
     """
     overrides = parse(settings)
     results = [_check(path, environments, overrides) for path in documents]
-    if wants_json():
-        answer({"documents": results})
+    answer({"documents": results})
     return FINISHED if all(result["sound"] for result in results) else UNSOUND
 
 
@@ -83,20 +67,16 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
             return _report(path, error.problems, [])
         document, earlier = error.partial, error.problems
     problems, warnings = _find_problems(document, earlier, environments)
-    for warning in warnings:
-        warn(warning)
-    if verbose() and isinstance(document, RunDocument):
-        for text in document.notes:
-            note(text)
+    warn(*warnings)
+    if isinstance(document, RunDocument):
+        note(*document.notes)
     if problems:
         return _report(path, problems, warnings)
     assert isinstance(document, RunDocument)
     unchecked = "" if environments else " (environments not checked)"
     say_unless_quiet(compose(f"{path}: ", status("sound"), unchecked))
     return _data(path, [], warnings) | {
-        "uid": document.uid,
-        "seed": document.seed,
-        "hash": document.hash,
+        **select(document, "uid", "seed", "hash"),
         "phases": [_phase_data(phase) for phase in document.phases],
         "environments_checked": environments,
     }
@@ -128,8 +108,7 @@ def _phase_data(phase: PhaseSpec) -> dict[str, Any]:
     return {
         "name": phase.name,
         "mode": phase.mode.name.lower(),
-        "workers": phase.workers,
-        "episodes": phase.episodes,
+        **select(phase, "workers", "episodes"),
         "environments": [environment.uid for environment in phase.environments],
         "agents": [agent.name for agent in phase.agents],
     }
@@ -139,90 +118,3 @@ def _report(path: str, problems: Sequence[Problem], warnings: Sequence[Problem])
     counted = status(count(print_problems(problems), "problem"), "failed", error=True)
     say(compose(f"{path}: ", counted), error=True)
     return _data(path, problems, warnings)
-
-
-def graph(
-    document: str,
-    phase: int | str,
-    output: str | None,
-    settings: Sequence[str] = (),
-) -> int:
-    """Draw the world of a phase of a document, or print it as text without an ``output``."""
-    from palaestrai_mosaik.runner import inspect
-    from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_data, graph_text, world_graph
-
-    loaded = load(document, parse(settings))
-    problems = check_classes(loaded, BASES, class_of)
-    if problems:
-        raise DocumentError(problems)
-    try:
-        world = world_graph(loaded, phase)
-    except (ContractError, DocumentError):
-        # probably caused by names that do not exist: report them with positions and similar names
-        problems = inspect(loaded)
-        if problems:
-            raise DocumentError(problems) from None
-        raise
-    if wants_json():
-        answer(graph_data(world))
-    elif output is None:
-        say(graph_text(world), end="")
-    if output is not None:
-        if Path(output).suffix.lower() == ".txt":
-            _write(output, graph_text(world))
-        else:
-            draw_graph(world, output)
-        say_unless_quiet(output)
-    return FINISHED
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        files.write_text(path, text)
-    except OSError as error:
-        raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
-
-
-def plot(  # noqa: PLR0913  (independent choices)
-    location: StoreLocation,
-    run: str,
-    output: str | None,
-    *,
-    phase: int | str | None,
-    choice: BodyChoice,
-    sensors: Sequence[str],
-    episode: int | None,
-    fold: Fold | None,
-    limits: Limits,
-) -> int:
-    """Plot a run to ``output`` (default: a file named after its document); print the file's name."""
-    from palaestrai_mosaik.plot import plot_run
-
-    with location.look() as store:
-        path = output or named_after(store, run, ".png")
-        say_unless_quiet(
-            plot_run(
-                *(store, run, path),
-                phase=phase,
-                choice=choice,
-                sensors=sensors,
-                episode=episode,
-                fold=fold,
-                limits=limits,
-            )
-        )
-    return FINISHED
-
-
-def plot_learning(
-    location: StoreLocation, runs: Sequence[str], output: str | None, choice: LearningChoice
-) -> int:
-    """Plot the learning of agents in runs; print the file's name."""
-    from palaestrai_mosaik.plot import plot_learning
-
-    with location.look() as store:
-        say_unless_quiet(
-            plot_learning(store, runs, output or named_after(store, runs[0], "-learning.png"), choice)
-        )
-    return FINISHED

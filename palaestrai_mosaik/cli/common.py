@@ -32,7 +32,7 @@ from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, check_module
 from palaestrai_mosaik.core.installation import neighbours
 from palaestrai_mosaik.core.printing import Printable, abridge, listed, printable, use_standard_streams, write
 
-from .output import Options, fail, print_traceback, say, using, wants_json, warn
+from .output import Options, answer, fail, print_traceback, problems_data, say, using, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.design.folder import DesignFolder
@@ -128,8 +128,7 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
 
 def warn_of_neighbours() -> None:
     """Warn if other packages have replaced parts of this one. Call at the start of a program."""
-    for neighbour in neighbours():
-        warn(neighbour)
+    warn(*neighbours())
 
 
 def call(
@@ -180,32 +179,30 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
         print_problems(error.problems)
         _answer_error("a document is not sound", error.problems)
         return UNSOUND
-    except PalaestraiMosaikError as error:
-        print_traceback()
-        fail(prog, error)
-        _answer_error(error)
-        return UNSOUND
     except BrokenPipeError:
         raise
-    except OSError as error:
-        # a file or folder is missing, of the wrong kind, or inaccessible
+    except (PalaestraiMosaikError, OSError, UnicodeEncodeError) as error:
         print_traceback()
-        prefix = f"{error.filename}: " if error.filename is not None else ""
-        fail(prog, f"{prefix}{error.strerror or error}")
-        _answer_error(f"{prefix}{error.strerror or error}")
-        return UNSOUND
-    except UnicodeEncodeError as error:
-        # a path with undecodable bytes, which databases and tables cannot store
-        print_traceback()
-        text = f"{abridge(str(error.object))!r} is not UTF-8; give the file or folder another name"
-        fail(prog, text)
-        _answer_error(text)
+        fail(prog, _describe(error))
+        _answer_error(_describe(error))
         return UNSOUND
     except KeyboardInterrupt:
         fail(prog, "interrupted")
         _answer_error("interrupted")
         return INTERRUPTED
     return code
+
+
+def _describe(error: Exception) -> str:
+    """Return the message about an error that has ended a command."""
+    if isinstance(error, OSError):
+        # a file or folder is missing, of the wrong kind, or inaccessible
+        prefix = f"{error.filename}: " if error.filename is not None else ""
+        return f"{prefix}{error.strerror or error}"
+    if isinstance(error, UnicodeEncodeError):
+        # a path with undecodable bytes, which databases and tables cannot store
+        return f"{abridge(str(error.object))!r} is not UTF-8; give the file or folder another name"
+    return str(error)
 
 
 def _refuse_deleted_directory() -> None:
@@ -219,8 +216,6 @@ def _refuse_deleted_directory() -> None:
 def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
     """Print the error as JSON with ``--json``."""
     if wants_json():
-        from .output import answer, problems_data
-
         answer({"error": str(error), "problems": problems_data(problems)})
 
 
@@ -256,8 +251,7 @@ def print_problems(problems: Iterable[Problem]) -> int:
     An error in one line that several phases inherit is printed once.
     """
     lines = list(dict.fromkeys(map(str, problems)))
-    for line in lines:
-        say(line, error=True)
+    say(*lines, error=True)
     return len(lines)
 
 
@@ -292,20 +286,21 @@ def moment(text: str) -> datetime:
         ) from None
 
 
-def positive(text: str) -> int:
-    """Parse a positive integer."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+def _whole(least: int, title: str) -> Callable[[str], int]:
+    """Create the type of integers of at least ``least``; argparse uses ``title`` in messages."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ValueError
+        return number
+
+    parse.__name__ = title
+    return parse
 
 
-def index(text: str) -> int:
-    """Parse a non-negative integer."""
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+positive = _whole(1, "positive number")
+index = _whole(0, "episode number")
 
 
 def add_completion(command: Command) -> None:
@@ -412,9 +407,7 @@ def index_ranges(text: str) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-# argparse uses the type's name in messages: "invalid positive number value: 'x'"
-positive.__name__ = "positive number"
-index.__name__ = episode_choice.__name__ = "episode number"
+episode_choice.__name__ = index.__name__
 
 
 def find_folder(folder: str | None) -> DesignFolder:

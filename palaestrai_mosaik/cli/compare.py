@@ -11,19 +11,17 @@ from palaestrai_mosaik.core.errors import FINISHED
 
 from .analyse import (
     design_data,
-    names_of,
     next_step,
     outcome_progress,
     resample_progress,
     robustness_data,
     robustness_lines,
     runs_line,
-    write_digits,
     write_robustness,
     write_table,
 )
 from .common import find_folder
-from .output import answer, interval, number, say, say_unless_quiet, table, wants_json, warn
+from .output import answer, interval, number, say, say_unless_quiet, select, table, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,15 +53,13 @@ def compare(
         results = Results(find_folder(folder), store, progress)
         comparisons = compare_design(results, by, baseline, outcomes, progress=drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
-    say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
-    for comparison in comparisons:
-        say("\n".join(_comparison_lines(comparison)), end="\n\n")
+    names = [outcome.name for outcome in results.outcome_specs]
+    blocks = ("\n".join(_comparison_lines(comparison)) for comparison in comparisons)
+    say(runs_line(results, names), *blocks, end="\n\n")
     written = list(_write_comparisons(comparisons, directory))
     _print_compared(results, comparisons, written, store)
-    if wants_json():
-        compared = [_comparison_data(comparison) for comparison in comparisons]
-        names = [outcome.name for outcome in results.outcome_specs]
-        answer({**design_data(results, names), "comparisons": compared, "files": written})
+    compared = [_comparison_data(comparison) for comparison in comparisons]
+    answer({**design_data(results, names), "comparisons": compared, "files": written})
     return FINISHED
 
 
@@ -87,22 +83,26 @@ def compare_robustness(
 
     with outcome_progress() as progress, resample_progress("compare") as drawing:
         results = Results(find_folder(folder), store, progress)
-        defaults = results.spec.analysis.robustness or RobustnessSpec()
-        factors = names_of(by) or defaults.by, names_of(over) or defaults.over
-        if not outcomes and results.spec.analysis.robustness is not None:
+        planned = results.spec.analysis.robustness
+        if planned is not None and not outcomes:
             outcomes = [item.name for item in results.outcome_specs if item.better is not None]
-        entries = robustness(results, *factors, outcomes, satisfice or defaults.satisfice, drawing)
+        planned = planned or RobustnessSpec()
+        factors = _split(by) or planned.by, _split(over) or planned.over
+        entries = robustness(results, *factors, outcomes, satisfice or planned.satisfice, drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     names = [outcome.name for outcome in results.outcome_specs]
-    say(runs_line(results, names), end="\n\n")
-    for item in entries:
-        say("\n".join(robustness_lines(item)), end="\n\n")
-    written = write_robustness(entries, directory, write_digits)
+    blocks = ("\n".join(robustness_lines(item)) for item in entries)
+    say(runs_line(results, names), *blocks, end="\n\n")
+    written = write_robustness(entries, directory)
     _print_compared(results, entries, written, store)
-    if wants_json():
-        compared = [robustness_data(item) for item in entries]
-        answer({**design_data(results, names), "robustness": compared, "files": written})
+    compared = [robustness_data(item) for item in entries]
+    answer({**design_data(results, names), "robustness": compared, "files": written})
     return FINISHED
+
+
+def _split(texts: Sequence[str]) -> list[str]:
+    """Split names at commas (``load,delay``)."""
+    return [name for text in texts for name in text.split(",") if name]
 
 
 def _print_compared(
@@ -112,13 +112,11 @@ def _print_compared(
     store: str | None,
 ) -> None:
     """Print the written files, the warnings about comparisons, and the next command."""
-    for file in written:
-        say_unless_quiet(file)
+    say_unless_quiet(*written)
     if results.not_collected:
         warn(results.not_collected)
     for comparison in comparisons:
-        for warning in comparison.warnings:
-            warn(f"{comparison.title}: {warning}")
+        warn(*(f"{comparison.title}: {warning}" for warning in comparison.warnings))
     say_unless_quiet(next_step(results.folder.path, store))
 
 
@@ -128,11 +126,7 @@ def _comparison_data(comparison: Comparison) -> dict[str, Any]:
         "by": comparison.by,
         "better": comparison.options.better,
         "confidence": comparison.options.confidence,
-        "constant": comparison.constant,
-        "levels": comparison.levels,
-        "pairs": comparison.pairs,
-        "warnings": comparison.warnings,
-        "notes": comparison.notes,
+        **select(comparison, "constant", "levels", "pairs", "warnings", "notes"),
     }
 
 
@@ -192,7 +186,7 @@ def _write_comparisons(comparisons: Sequence[Comparison], directory: Path) -> It
     for name in _FRAMES:
         frames = [_labelled(comparison, getattr(comparison, name)) for comparison in comparisons]
         whole = pd.concat([frame for frame in frames if len(frame)] or frames)
-        yield write_table(whole, directory / f"comparison-{name}.csv")
+        yield write_table(whole, directory / f"comparison-{name}.csv", digits=None)
 
 
 def _labelled(comparison: Comparison, frame: pd.DataFrame) -> pd.DataFrame:

@@ -32,8 +32,8 @@ from .output import (
     problems_data,
     say,
     say_unless_quiet,
+    select,
     table,
-    wants_json,
     warn,
 )
 
@@ -54,11 +54,10 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
     loaded = Design.load(design)
     with count_progress("plan", "planned") as progress:
         planned = loaded.plan(seconds_per_run=seconds_per_run, progress=progress)
-    say("\n".join(_plan(planned, design)))
-    _warn(planned.warnings)
+    say(*_plan(planned, design))
+    warn(*planned.warnings)
     checked, problems = _check(loaded, extent, allow_modules)
-    if wants_json():
-        answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
+    answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
     if problems:
         return UNSOUND
     if checked:
@@ -84,17 +83,16 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     folder = DesignFolder.open(written.path)
     counts = folder.manifest["counts"]
     warnings = merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings)
-    _warn(warnings)
-    if wants_json():
-        data = {"design": loaded.spec.uid, "folder": written.path, "outcome": written.outcome}
-        answer(data | dict(counts) | {"warnings": warnings})
+    warn(*warnings)
+    data = {"design": loaded.spec.uid, "folder": written.path, "outcome": written.outcome}
+    answer({**data, **counts, "warnings": warnings})
     outcome = "" if written.outcome == "new" else f", {written.outcome}"
-    say_unless_quiet(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
     say_unless_quiet(
-        f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}"
+        f"{written.path}: design {loaded.spec.uid!r}{outcome}",
+        f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}",
+        f"  {_documents(counts['runs'], counts['documents'])}",
+        f"next: arsenai run {written.path}",
     )
-    say_unless_quiet(f"  {_documents(counts['runs'], counts['documents'])}")
-    say_unless_quiet(f"next: arsenai run {written.path}")
     return FINISHED
 
 
@@ -113,21 +111,22 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     with held(execution_lock(path), path):
         GrowingFolder(loaded.spec, path).begin()
     counts = DesignFolder.open(path).manifest["counts"]
-    _warn(map(str, loaded.spec.warnings))
-    if wants_json():
-        data = {"design": loaded.spec.uid, "folder": path, "outcome": "new" if not counts["rows"] else "kept"}
-        answer(data | dict(counts) | {"warnings": [str(warning) for warning in loaded.spec.warnings]})
+    warn(*loaded.spec.warnings)
+    data = {"design": loaded.spec.uid, "folder": path, "outcome": "kept" if counts["rows"] else "new"}
+    answer({**data, **counts, "warnings": list(map(str, loaded.spec.warnings))})
     name = arguments(path)
-    say_unless_quiet(f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}")
-    say_unless_quiet(f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}")
-    say_unless_quiet(f"      arsenai submit {name} (on Slurm)")
+    say_unless_quiet(
+        f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}",
+        f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}",
+        f"      arsenai submit {name} (on Slurm)",
+    )
     return FINISHED
 
 
 def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> bool:
     """Check documents of ``design`` and print their problems; return whether there are none."""
     _, problems = _check(design, extent, allow_modules)
-    if problems and wants_json():
+    if problems:
         answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
     return not problems
 
@@ -150,8 +149,7 @@ def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int,
             error=True,
         )
         return 0, error.problems
-    for problem in checked.failing:
-        warn(f"settings like this one will fail: {problem}")
+    warn(*(f"settings like this one will fail: {problem}" for problem in checked.failing))
     return checked.rows, ()
 
 
@@ -196,27 +194,13 @@ def schema() -> int:
     return FINISHED
 
 
-def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        warn(warning)
-
-
 def _plan(planned: Plan, path: str) -> Iterable[str]:
     spec = planned.spec
     size = "" if spec.sampler.n is None else f" with n = {spec.sampler.n}"
     way = f"{spec.sampler.name}{size}" if spec.search is None else f"search with {spec.search.sampler}"
     yield f"{path}: design {spec.uid!r}, {way}"
-    rows = [
-        (factor.name, _kind(factor), _range(factor), axis.group, "" if len(axis.factors) == 1 else axis.name)
-        for axis in spec.axes
-        for factor in axis.factors
-    ]
-    if rows:
-        yield table(
-            ("factor", "kind", "values", "group", "varied as"),
-            [[cell or None for cell in row] for row in rows],
-            "  ",
-        )
+    if spec.axes:
+        yield _factor_table(spec)
     if spec.search is not None:
         yield from _search_lines(spec)
         return
@@ -226,6 +210,18 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
         yield f"rounds     {_growth(spec)}"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
     yield from _estimate_lines(planned.estimate)
+
+
+def _factor_table(spec: DesignSpec) -> str:
+    rows = [
+        (
+            *(factor.name, _kind(factor), _range(factor), axis.group or None),
+            None if len(axis.factors) == 1 else axis.name,
+        )
+        for axis in spec.axes
+        for factor in axis.factors
+    ]
+    return table(("factor", "kind", "values", "group", "varied as"), rows, "  ")
 
 
 def _estimate_lines(estimate: Estimate) -> Iterable[str]:
@@ -269,15 +265,15 @@ def _search_lines(spec: DesignSpec) -> Iterable[str]:
     search = spec.search
     assert search is not None
     budget = search.budget
-    limits = [
-        None
-        if budget.runs is None
-        else f"{count(budget.runs, 'run')} ({count(budget.runs // search.seeds, 'setting')})",
-        None if budget.steps is None else f"{count(budget.steps, 'step')} of environments",
-        None if budget.hours is None else f"{budget.hours:g} hours",
-    ]
+    limits = []
+    if budget.runs is not None:
+        limits.append(f"{count(budget.runs, 'run')} ({count(budget.runs // search.seeds, 'setting')})")
+    if budget.steps is not None:
+        limits.append(f"{count(budget.steps, 'step')} of environments")
+    if budget.hours is not None:
+        limits.append(f"{budget.hours:g} hours")
     yield f"seeks      {', '.join(f'{outcome.name} ({outcome.better})' for outcome in sought(spec))}"
-    yield f"budget     {', '.join(limit for limit in limits if limit is not None)}"
+    yield f"budget     {', '.join(limits)}"
     prune = "" if search.prune == "none" else f", stopped early by {search.prune}"
     yield f"settings   {count(search.seeds, 'run')} each, {spec.seed_policy} seeds{prune}"
     if search.confirm:
@@ -303,12 +299,7 @@ def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
         "design": spec.uid,
         "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},
         "factors": factors,
-        "drawn": planned.drawn,
-        "rows": planned.rows,
-        "repetitions": planned.repetitions,
-        "runs": planned.runs,
-        "documents": planned.documents,
-        "size": planned.size,
+        **select(planned, "drawn", "rows", "repetitions", "runs", "documents", "size"),
         "estimate": asdict(planned.estimate),
         "warnings": planned.warnings,
         "search": None if spec.search is None else spec.resolved["search"],

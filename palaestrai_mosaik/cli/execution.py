@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from palaestrai_mosaik.arsenai.design.folder import (
@@ -18,7 +18,6 @@ from palaestrai_mosaik.arsenai.execution import (
     StoreLocation,
     Summary,
     make_progress,
-    row_values,
     run_folder,
     submit_missing,
 )
@@ -39,14 +38,15 @@ from .output import (
     duration,
     say,
     say_unless_quiet,
+    select,
     status,
-    wants_json,
     without_progress,
 )
 from .run_lists import (
     arguments,
     dry_lines,
-    factors_of,
+    failed_runs,
+    is_collected,
     job_numbers,
     print_collected,
     print_collection,
@@ -58,40 +58,29 @@ from .run_lists import (
 )
 
 
-def run(  # noqa: PLR0913 (one parameter for each option)
+def run(
     folder: str | None,
     *,
-    jobs: int | None = None,
-    executor: str | None = None,
     store: str | None = None,
     rows: Sequence[range] | None = None,
     failed: bool = False,
-    fail_fast: bool = False,
-    timeout: float | None = None,
-    runs_per_process: int | None = None,
     again: bool = False,
     ignore_queue: bool = False,
-    allow_modules: str | None = None,
     before: Mapping[str, Any] | None = None,
+    **execution: Any,
 ) -> int:
     """Execute the missing runs of a design folder.
 
     Args:
         folder: the path of the folder; ``None`` for the only one here.
-        jobs: the number of runs at a time.
-        executor: ``local``, ``inline``, ``slurm`` or ``parsl``.
         store: the location of the results.
         rows: only these rows of the design.
         failed: execute only failed runs.
-        fail_fast: start no more runs after a failure.
-        timeout: maximum seconds of a run.
-        runs_per_process: number of runs in one process.
         again: also execute runs that did not finish (``arsenai resume``).
         ignore_queue: do not query the scheduler.
-        allow_modules: modules that documents may name.
         before: settings of an earlier submission of the folder, as far as :meth:`Settings.of` accepts them.
-
-    Arguments for execution override the section ``execution`` of the design and of the user's configuration.
+        **execution: settings that override the section ``execution`` of the design and of the user's configuration,
+            unless they are ``None``.
 
     Returns:
         The exit code.
@@ -102,21 +91,11 @@ def run(  # noqa: PLR0913 (one parameter for each option)
             f"{opened.path} is the folder of a search, which proposes its runs itself: "
             f"arsenai resume {arguments(opened.path)}"
         )
-    settings = user_settings(
-        opened.spec.resolved.get("execution"),
-        jobs=jobs,
-        executor=executor,
-        timeout=timeout,
-        runs_per_process=runs_per_process,
-        fail_fast=fail_fast or None,
-        allow_modules=allow_modules,
-        before=before,
-    )
     which: RunsToExecute = "failed" if failed else "unfinished" if again else "missing"
     options: dict[str, Any] = {
         "which": which,
         "store": store,
-        "settings": settings,
+        "settings": user_settings(opened.spec.resolved.get("execution"), before=before, **execution),
         "progress": make_progress(quiet=without_progress()),
         "ignore_queue": ignore_queue,
     }
@@ -127,12 +106,9 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     else:
         summary = run_folder(opened, rows=row_numbers(opened, rows), **options)
     _print_summary(opened, summary, store)
-    if wants_json():
-        answer(_summary_data(opened, summary))
     if summary.interrupted:
         return INTERRUPTED
-    damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
-    return FINISHED if summary.whole and not damaged else FAILED
+    return FINISHED if summary.whole and is_collected(summary) else FAILED
 
 
 def resume(folder: str | None, **options: Any) -> int:
@@ -144,7 +120,6 @@ def resume(folder: str | None, **options: Any) -> int:
     the same settings. In any case, documents may name the modules that the user allowed for that submission.
     """
     opened = find_folder(folder)
-    searching = opened.spec.search is not None
     submissions = Submissions(opened.path)
     numbers = submissions.numbers()
     if not numbers:
@@ -153,10 +128,9 @@ def resume(folder: str | None, **options: Any) -> int:
     before = _limit_of(newest, opened.spec.resolved.get("execution"))
     if options.get("executor") is not None or options.get("jobs") is not None:
         return _go_on(opened, before=before, **options)
-    before[newest.executor] = newest.settings
-    # 0: the submission had no limit, whatever the design specifies
-    before |= {"timeout": newest.timeout or 0, "runs_per_process": newest.runs_per_process}
-    before["checkpoint_every"] = newest.checkpoint_every
+    # a timeout of 0: the submission had no limit, whatever the design specifies
+    before |= {newest.executor: newest.settings, "timeout": newest.timeout or 0}
+    before |= select(newest, "runs_per_process", "checkpoint_every")
     if newest.executor == "slurm" and options.get("fail_fast"):
         raise ExecutionError(
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
@@ -168,11 +142,15 @@ def resume(folder: str | None, **options: Any) -> int:
     if newest.executor == "parsl":
         return _go_on(opened, before=before, **{**options, "executor": "parsl"})
 
-    # a search continues with new proposals, including after failures
-    which: RunsToExecute = "failed" if options.get("failed") else "missing" if searching else "unfinished"
-    kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules", "retry_failed")
-    overrides = {name: options[name] for name in kept if name in options}
-    return submit(folder, which=which, before=before, **overrides)
+    for name in ("executor", "jobs", "fail_fast"):
+        options.pop(name, None)
+    which: RunsToExecute = "unfinished"
+    if options.pop("failed", False):
+        which = "failed"
+    elif opened.spec.search is not None:
+        # a search continues with new proposals, including after failures
+        which = "missing"
+    return submit(folder, which=which, before=before, **options)
 
 
 def _go_on(folder: DesignFolder, **options: Any) -> int:
@@ -229,7 +207,7 @@ def _print_round(rounds: Rounds) -> None:
 
 
 def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
-    """Print the results of an execution, and the next command."""
+    """Print the results of an execution, the next command, and all as JSON."""
     print_left_out(summary.before)
     ended = {state.value: n for state, n in summary.ended.items()}
     words = [status(f"{n:,} {name}", name) for name, n in sorted(ended.items())]
@@ -239,50 +217,45 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         words.append(compose(f"{summary.left_out:,} executed by another process"))
     if words:
         say_unless_quiet(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
-    print_failures(_failures(folder, summary))
+    failures = _failures(folder, summary)
+    print_failures(failures)
     print_collection(folder.path, summary)
-    say_unless_quiet(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     after = "next: arsenai analyse" if summary.whole else "to go on: arsenai resume"
-    say_unless_quiet(f"{after} {arguments(folder.path, store)}")
+    say_unless_quiet(
+        f"{summary.finished:,} of {count(summary.considered, 'run')} finished",
+        f"{after} {arguments(folder.path, store)}",
+    )
+    by_run = {failure["run"]: failure for failure in failures}
+    answer(
+        {
+            "design": folder.spec.uid,
+            "folder": folder.path,
+            **select(summary, "considered", "finished", "before", "ended", "not_begun"),
+            "executed_by_others": summary.left_out,
+            "seconds": summary.seconds,
+            "failed": [
+                {name: by_run[record.run][name] for name in ("run", "factors", "error")}
+                for record in summary.failures
+            ],
+            "collected": None if summary.collected is None else _collected_data(summary.collected),
+            **select(summary, "not_collected", "not_read_back"),
+        }
+    )
 
 
 def _failures(folder: DesignFolder, summary: Summary) -> list[dict[str, Any]]:
     """Return the failed runs in the order of the design, with their factors, errors and logs."""
-    values = row_values(folder, {record.run for record in summary.failures})
     planned = {run.uid: run for run in folder.documents}
-    return [
-        {
-            "run": record.run,
-            "factors": factors_of(folder, values[record.run]),
-            "error": record.error,
-            "log": short_path(job_path(folder.path, planned[record.run])) + ".log",
-        }
-        for record in sorted(
-            summary.failures, key=lambda record: (planned[record.run].row, planned[record.run].repetition)
-        )
-    ]
-
-
-def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
-    values = row_values(folder, {record.run for record in summary.failures})
-    return {
-        "design": folder.spec.uid,
-        "folder": folder.path,
-        "considered": summary.considered,
-        "finished": summary.finished,
-        "before": summary.before,
-        "ended": summary.ended,
-        "not_begun": summary.not_begun,
-        "executed_by_others": summary.left_out,
-        "seconds": summary.seconds,
-        "failed": [
-            {"run": record.run, "factors": factors_of(folder, values[record.run]), "error": record.error}
-            for record in summary.failures
-        ],
-        "collected": None if summary.collected is None else _collected_data(summary.collected),
-        "not_collected": summary.not_collected,
-        "not_read_back": summary.not_read_back,
-    }
+    failures = sorted(
+        summary.failures, key=lambda record: (planned[record.run].row, planned[record.run].repetition)
+    )
+    return failed_runs(
+        folder,
+        (
+            (record.run, record.error, short_path(job_path(folder.path, planned[record.run])) + ".log")
+            for record in failures
+        ),
+    )
 
 
 def _collected_data(collected: Collected) -> dict[str, Any]:
@@ -290,9 +263,7 @@ def _collected_data(collected: Collected) -> dict[str, Any]:
         "collected": collected.runs,
         "before": collected.before,
         "not_ended": collected.going_on,
-        "empty": collected.empty,
-        "damaged": collected.damaged,
-        "removed": collected.removed,
+        **select(collected, "empty", "damaged", "removed"),
         "not_removed": collected.kept,
     }
 
@@ -325,42 +296,42 @@ def submit(
         The exit code.
     """
     opened = find_folder(folder)
-    options: dict[str, Any] = {"store": store, "ignore_queue": ignore_queue, "dry_run": dry_run}
+    options: dict[str, Any] = {
+        "store": store,
+        "which": which,
+        "ignore_queue": ignore_queue,
+        "dry_run": dry_run,
+    }
     if opened.spec.search is not None:
         from .tune import submit as submit_search
 
-        options |= {"rows": rows, "which": which, "seconds_per_run": seconds_per_run}
-        return submit_search(opened, **options, **execution)
+        return submit_search(opened, **options, rows=rows, seconds_per_run=seconds_per_run, **execution)
     execution.pop("retry_failed", None)
     settings = user_settings(opened.spec.resolved.get("execution"), **execution, executor="slurm")
     if opened.rounds is not None and rows is None and not dry_run:
         opened = _advance(opened, store)
-    summary = submit_missing(
-        opened,
-        which=which,
-        rows=row_numbers(opened, rows),
-        settings=settings,
-        **options,
-    )
+    summary = submit_missing(opened, rows=row_numbers(opened, rows), settings=settings, **options)
     print_left_out(summary.before)
-    name = arguments(opened.path, store)
     if dry_run and summary.runs:
         submission, tasks = plan_submission(opened, summary.runs, settings)
-        for line in dry_lines(opened, settings, seconds_per_run, submission, [len(task) for task in tasks]):
-            say(line)
-    elif summary.submission is None:
-        say_unless_quiet("nothing to submit")
-        say_unless_quiet(f"next: arsenai status {name}")
+        say(*dry_lines(opened, settings, seconds_per_run, submission, [len(task) for task in tasks]))
     else:
-        for line in submitted_lines(opened, summary.submission):
-            say_unless_quiet(line)
-        say_unless_quiet(f"next: arsenai status {name}")
-        say_unless_quiet(f"      arsenai collect {name}")
-    if wants_json():
-        runs = [run.run for run in summary.runs]
-        data = submission_data(opened, runs, summary.submission)
-        answer(data | {"before": summary.before})
+        say_unless_quiet(*_submitted_lines(opened, summary.submission, store))
+    runs = [run.run for run in summary.runs]
+    answer(submission_data(opened, runs, summary.submission) | {"before": summary.before})
     return FINISHED
+
+
+def _submitted_lines(folder: DesignFolder, submission: Submission | None, store: str | None) -> Iterator[str]:
+    """Yield the lines about a submission, and the next commands."""
+    name = arguments(folder.path, store)
+    if submission is None:
+        yield "nothing to submit"
+        yield f"next: arsenai status {name}"
+    else:
+        yield from submitted_lines(folder, submission)
+        yield f"next: arsenai status {name}"
+        yield f"      arsenai collect {name}"
 
 
 def cancel(folder: str | None) -> int:
@@ -379,8 +350,9 @@ def cancel(folder: str | None) -> int:
         say_unless_quiet("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    say_unless_quiet(f"cancelled {job_numbers(cancelled.jobs)}: {tasks}")
-    say_unless_quiet(f"next: arsenai status {arguments(opened.path)}")
+    say_unless_quiet(
+        f"cancelled {job_numbers(cancelled.jobs)}: {tasks}", f"next: arsenai status {arguments(opened.path)}"
+    )
     return FINISHED
 
 
@@ -392,30 +364,24 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     Returns 1 if the store of a run cannot be read or removed, otherwise 0.
     """
     opened = find_folder(folder)
-    collected = _collect(opened, store, remove)
+    results = [_collect(opened, store, remove)]
     confirming = _confirming(opened)
-    # the design that confirms a search has a separate folder inside that of the search
-    confirmed = None if confirming is None else _collect(confirming, store, remove)
-    if wants_json():
-        data = _collected_data(collected)
-        if opened.spec.search is not None:
-            data["confirm"] = None if confirmed is None else _collected_data(confirmed)
-        answer(data)
-    results = [collected] if confirmed is None else [collected, confirmed]
-    _print_next(opened, results, store)
-    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
-
-
-def _print_next(folder: DesignFolder, results: Sequence[Collected], store: str | None) -> None:
-    """Print the next command, and that ``store`` is needed from now on."""
+    if confirming is not None:
+        # the design that confirms a search has a separate folder inside that of the search
+        results.append(_collect(confirming, store, remove))
+    data, *confirmed = map(_collected_data, results)
+    if opened.spec.search is not None:
+        data["confirm"] = confirmed[0] if confirmed else None
+    answer(data)
     # unfinished runs have to be collected later
     left = any(result.going_on or result.damaged for result in results)
-    option = store_option(store)
-    say_unless_quiet(f"next: arsenai {'status' if left else 'analyse'} {arguments(folder.path, store)}")
-    if option and any(result.runs or result.before for result in results):
+    say_unless_quiet(f"next: arsenai {'status' if left else 'analyse'} {arguments(opened.path, store)}")
+    if store is not None and any(result.runs or result.before for result in results):
         say_unless_quiet(
-            f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
+            "the results are now in this store: all other commands, such as status and resume, "
+            f"need{store_option(store)}, too"
         )
+    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
 
 
 def _collect(folder: DesignFolder, store: str | None, remove: bool) -> Collected:

@@ -89,7 +89,7 @@ def _show(*, agent: str | None, environment: str | None, body: Any, **options: A
 def _export(*, body: Any, directory: str | None, output: str | None, **options: Any) -> int:
     if (directory is None) == (output is None):
         raise PalaestraiMosaikError("name the folder to export to, once: DIRECTORY or --output DIRECTORY")
-    return _of_store("show", "export")(body=_one_or_several(body), directory=directory or output, **options)
+    return _of_store("store", "export")(body=_one_or_several(body), directory=directory or output, **options)
 
 
 def _serve(*, store: str | None, files: str | None, **options: Any) -> int:
@@ -109,7 +109,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
         from palaestrai_mosaik.plot import LearningChoice
 
         chosen = LearningChoice(phase, choice, fold or "mean", statistics)
-        return _of_store("check", "plot_learning")(choice=chosen, **options)
+        return _of_store("plot", "plot_learning")(choice=chosen, **options)
     _refuse("a plot without --learning", statistics=statistics)
     run, *more = options.pop("runs")
     if more:
@@ -118,9 +118,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
         _refuse("a plot without --sensors", limits=options["limits"])
     limits = options.pop("limits") or not options["no_limits"]
     del options["no_limits"]
-    return _of_store("check", "plot")(
-        run=run, phase=phase, choice=choice, fold=fold, limits=limits, **options
-    )
+    return _of_store("plot", "plot")(run=run, phase=phase, choice=choice, fold=fold, limits=limits, **options)
 
 
 def _refuse(case: str, **options: Any) -> None:
@@ -210,7 +208,7 @@ def _add_document_commands(command: Command) -> None:
 
     graph = command(
         "graph",
-        lazy("check", "graph", limited=True),
+        lazy("plot", "graph", limited=True),
         "draw the world of a run document: simulators, entities, data flow",
     )
     graph.add_argument("document", metavar="RUN.yml")
@@ -274,7 +272,7 @@ def _add_overrides(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_result_commands(command: Command) -> None:
-    listed = command("list", _of_store("show", "list_runs"), "list the runs in the store, the newest last")
+    listed = command("list", _of_store("store", "list_runs"), "list the runs in the store, the newest last")
     listed.add_argument(
         "--status",
         nargs="+",
@@ -319,9 +317,7 @@ def _add_result_commands(command: Command) -> None:
         help="plot objectives over training episodes, and evaluations; repetitions with other seeds become a band",
     )
     plot.add_argument(
-        "--objective",
-        choices=("sum", "mean"),
-        help="of the values in each episode (default: mean)",
+        "--objective", choices=("sum", "mean"), help="of the values in each episode (default: mean)"
     )
     plot.add_argument(
         "--statistics",
@@ -364,7 +360,7 @@ def _add_result_commands(command: Command) -> None:
     _add_bodies(export)
     _add_store(export)
 
-    verify = command("verify", _of_store("store", "verify"), "check recorded runs for damage")
+    verify = command("verify", _of_store("verify", "verify"), "check recorded runs for damage")
     verify.add_argument("runs", nargs="*", metavar="RUN")
     verify.add_argument("--all", dest="everything", action="store_true", help="all runs in the store")
     verify.add_argument(
@@ -377,9 +373,7 @@ def _add_result_commands(command: Command) -> None:
     _add_store(verify)
 
     imported = command(
-        "import",
-        _of_store("store", "import_palaestrai"),
-        "import results of palaestrAI into the store",
+        "import", _of_store("store", "import_palaestrai"), "import results of palaestrAI into the store"
     )
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"

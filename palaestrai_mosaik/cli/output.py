@@ -92,32 +92,36 @@ def wants_json() -> bool:
     return _OPTIONS.get(_DEFAULT).as_json
 
 
-def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Print text that may contain names from users, with terminal control characters escaped.
+def say(*lines: object, error: bool = False, end: str = "\n") -> None:
+    """Print lines that may contain names from users, with terminal control characters escaped.
 
-    The text goes to standard output, unless that is reserved for JSON, or with ``error`` to standard error. Raises
+    They go to standard output, unless that is reserved for JSON, or with ``error`` to standard error. Raises
     ``OSError`` if standard output cannot be written.
     """
-    if error:
-        write(text, sys.stderr, end=end)
-    elif not wants_json():
-        write(text, sys.stdout, end=end, needed=True)
+    for line in lines:
+        if error:
+            write(line, sys.stderr, end=end)
+        elif not wants_json():
+            write(line, sys.stdout, end=end, needed=True)
 
 
-def say_unless_quiet(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+def say_unless_quiet(*lines: object, error: bool = False, end: str = "\n") -> None:
     """Print a part of a summary or a hint, which ``--quiet`` suppresses."""
     if not quiet() and (error or not wants_json()):
-        write(text, sys.stderr if error else sys.stdout, end=end)
+        for line in lines:
+            write(line, sys.stderr if error else sys.stdout, end=end)
 
 
-def warn(text: object) -> None:
-    """Print a warning on standard error."""
-    say(compose(status("warning:", "warning", error=True), " ", text), error=True)
+def warn(*warnings: object) -> None:
+    """Print warnings on standard error."""
+    for warning in warnings:
+        say(compose(status("warning:", "warning", error=True), " ", warning), error=True)
 
 
-def note(text: object) -> None:
-    """Print a note on standard error that needs no action."""
-    say(compose("note: ", text), error=True)
+def note(*notes: object) -> None:
+    """Print notes that need no action, on standard error with ``--verbose``."""
+    if verbose():
+        say(*(compose("note: ", text) for text in notes), error=True)
 
 
 def fail(title: str, text: object) -> None:
@@ -205,21 +209,26 @@ def table(
     Cells are formatted by :func:`text`. Columns without values are omitted. Cells of the column ``statuses`` are
     coloured if the table goes to a terminal, on standard error with ``error``.
     """
-    lines = [list(row) for row in rows]
     columns = []
-    for i, header in enumerate(headers):
-        values = [row[i] for row in lines]
+    # without rows, there are no columns
+    for header, *values in zip(headers, *rows, strict=True):
         if all(map(missing, values)):
             continue
-        cells = [text(header), *map(text, values)]
-        right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
-        width = max(map(len, cells))
-        filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+        filled = _align(header, values)
         if header == statuses:
-            coloured = (status(*pair, error=error) for pair in zip(filled[1:], cells[1:], strict=True))
-            filled = [filled[0], *coloured]
+            filled[1:] = (
+                status(cell, text(value), error=error) for cell, value in zip(filled[1:], values, strict=True)
+            )
         columns.append(filled)
     return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
+
+
+def _align(header: str, values: Sequence[Any]) -> list[str]:
+    """Return the cells of a column in equal width: the header and the values."""
+    cells = [text(header), *map(text, values)]
+    width = max(map(len, cells))
+    right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
 
 
 def text(value: Any) -> str:
@@ -299,10 +308,17 @@ def missing(value: Any) -> bool:
 
 
 def answer(data: Any) -> None:
-    """Print ``data`` as JSON. Frames become lists of rows, and non-finite numbers ``null``."""
+    """Print ``data`` as JSON, with ``--json`` only. Frames become lists of rows, and non-finite numbers ``null``."""
+    if not wants_json():
+        return
     text = json.dumps(_plain(data), indent=2, allow_nan=False)
     # json escapes all terminal control characters except this one
     write(Printable(text.replace("\x7f", "\\u007f")), sys.stdout, needed=True)
+
+
+def select(item: object, *names: str) -> dict[str, Any]:
+    """Return the attributes of ``item`` with these names, for :func:`answer`."""
+    return {name: getattr(item, name) for name in names}
 
 
 def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
@@ -324,23 +340,22 @@ def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Convert ``value`` to types that JSON supports."""
-    plain: Any
-    if missing(value) or (isinstance(value, float) and not math.isfinite(value)):
-        plain = None
-    elif isinstance(value, str | int | float):
-        plain = value
-    elif isinstance(value, Mapping):
-        plain = {str(key): _plain(item) for key, item in value.items()}
-    elif isinstance(value, date):
-        plain = value.isoformat()
-    elif isinstance(value, os.PathLike):
-        plain = os.fspath(value)
-    elif hasattr(value, "to_json"):
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "to_json"):
         # a data frame
-        plain = json.loads(value.to_json(orient="records", date_format="iso", double_precision=15))
-    elif hasattr(value, "tolist"):
+        return json.loads(value.to_json(orient="records", date_format="iso", double_precision=15))
+    if hasattr(value, "tolist"):
         # a NumPy number or array
-        plain = _plain(value.tolist())
-    else:
-        plain = [_plain(item) for item in value]
-    return plain
+        return _plain(value.tolist())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> Any:
+    if missing(value) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.arsenai.design.design import Experience, experience
 from palaestrai_mosaik.arsenai.design.folder import SCRIPT, STORES, DesignFolder
-from palaestrai_mosaik.arsenai.design.model import INACTIVE, Factor
-from palaestrai_mosaik.arsenai.execution import RunStatus, Settings, Summary
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec, Factor
+from palaestrai_mosaik.arsenai.execution import RunStatus, Settings, Summary, row_values
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
 from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
@@ -35,7 +35,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.arsenai.search import TuneSummary
+    from palaestrai_mosaik.arsenai.search import SearchSubmission, TuneSummary
 
 
 _LISTED = 20
@@ -73,8 +73,7 @@ def print_failures(failures: Sequence[Mapping[str, Any]], reasons: Sequence[str]
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
     if failures:
         list_runs(failures, error=quiet())
-    for line in reasons:
-        say(line, error=quiet())
+    say(*reasons, error=quiet())
 
 
 def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:
@@ -106,15 +105,31 @@ def _cell(value: Any) -> Any:
     return first_line(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
 
 
-def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
+def failed_runs(
+    folder: DesignFolder, failures: Iterable[tuple[str, str | None, str]]
+) -> list[dict[str, Any]]:
+    """Return the data of failed runs, with their factors; ``failures`` has the uid, error and log of each."""
+    rows = list(failures)
+    values = row_values(folder, {run for run, _, _ in rows})
+    return [
+        {"run": run, "factors": _factors(folder, values[run]), "error": error, "log": log}
+        for run, error, log in rows
+    ]
+
+
+def _factors(folder: DesignFolder, values: Mapping[str, Any]) -> str:
     """Return the factors of a row on one line, with the labels of levels."""
-    parts = []
-    for factor in folder.spec.factors:
-        value = factor_value(factor, values[factor.name])
-        if value is None:
-            continue
-        parts.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
+    parts = [
+        f"{name}={number(value) if isinstance(value, float) else value}"
+        for name, value in labelled_factors(folder.spec, values).items()
+        if value is not None
+    ]
     return first_line(" ".join(parts), _WIDTH)
+
+
+def labelled_factors(spec: DesignSpec, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the factors for tables, see :func:`factor_value`."""
+    return {factor.name: factor_value(factor, values[factor.name]) for factor in spec.factors}
 
 
 def factor_value(factor: Factor, value: Any) -> Any:
@@ -146,10 +161,8 @@ def submitted_lines(folder: DesignFolder, submission: Submission) -> Iterator[st
     """Yield the lines about a new submission."""
     what = "a search" if submission.search else count(submission.runs, "run")
     jobs = job_numbers([array.job for array in submission.arrays])
-    yield (
-        f"submission {submission.number}: {what} in "
-        f"{count(submission.tasks, 'task')}, {jobs} ({submission.name})"
-    )
+    tasks = count(submission.tasks, "task")
+    yield f"submission {submission.number}: {what} in {tasks}, {jobs} ({submission.name})"
     yield f"script     {short_path(folder.path / SCRIPT)}"
     yield f"output     {short_path(Submissions(folder.path).output(submission.number))}"
 
@@ -158,14 +171,11 @@ def submission_data(
     folder: DesignFolder, runs: Sequence[str], submission: Submission | None
 ) -> dict[str, Any]:
     """Return the data of a new submission of ``runs`` for ``--json``."""
-    return {
-        "design": folder.spec.uid,
-        "folder": folder.path,
-        "runs": runs,
-        "submission": None if submission is None else submission.number,
-        "jobs": [] if submission is None else [array.job for array in submission.arrays],
-        "tasks": None if submission is None else submission.tasks,
-    }
+    data: dict[str, Any] = {"design": folder.spec.uid, "folder": folder.path, "runs": runs}
+    if submission is None:
+        return data | {"submission": None, "jobs": [], "tasks": None}
+    jobs = [array.job for array in submission.arrays]
+    return data | {"submission": submission.number, "jobs": jobs, "tasks": submission.tasks}
 
 
 def job_numbers(jobs: Sequence[str]) -> str:
@@ -236,11 +246,10 @@ def _space(planned: DryRun) -> Iterator[str]:
 
 def print_collected(folder: DesignFolder, collected: Collected) -> None:
     """Print the collected results, and the errors."""
-    for line in _collected_lines(folder, collected):
-        say_unless_quiet(line)
+    say_unless_quiet(*_collected_lines(folder, collected))
     for what, reasons in (("not collected", collected.damaged), ("not removed", collected.kept)):
-        for path, reason in list(reasons.items())[:_LISTED_JOBS]:
-            say(f"{what}: {path.name}: {reason}", error=True)
+        shown = list(reasons.items())[:_LISTED_JOBS]
+        say(*(f"{what}: {path.name}: {reason}" for path, reason in shown), error=True)
         if len(reasons) > _LISTED_JOBS:
             say(f"and {len(reasons) - _LISTED_JOBS:,} more", error=True)
 
@@ -249,10 +258,20 @@ def print_collection(folder: Path, summary: Summary | TuneSummary) -> None:
     """Print the results that an execution has collected or could not collect."""
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         print_collected(DesignFolder.open(folder), summary.collected)
+    print_not_collected(summary)
+
+
+def print_not_collected(summary: Summary | TuneSummary | SearchSubmission) -> None:
+    """Print why results could not be collected or read back."""
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
     if summary.not_read_back is not None:
         say(summary.not_read_back, error=True)
+
+
+def is_collected(summary: Summary | TuneSummary) -> bool:
+    """Return whether no result of an execution on a cluster is missing."""
+    return not summary.not_collected and not (summary.collected and summary.collected.damaged)
 
 
 def _collected_lines(folder: DesignFolder, collected: Collected) -> Iterator[str]:

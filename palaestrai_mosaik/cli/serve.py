@@ -9,7 +9,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.arsenai.design.expansion import slug
 from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
@@ -32,6 +32,7 @@ from .output import (
     quiet,
     say,
     say_unless_quiet,
+    select,
     wants_json,
     warn,
 )
@@ -181,24 +182,21 @@ def theatre(
     choice = MotionChoice(tuple(phases), episode, beside)
     if len(runs) != 1 and choice != MotionChoice():
         raise PalaestraiMosaikError("--phase, --episode and --beside go with a single RUN")
-    unit = "phase" if len(runs) == 1 else "run"
+    single = len(runs) == 1
+    unit = "phase" if single else "run"
     with location.look() as store, count_progress("theatre", "read", unit) as progress:
         if not runs:
             page, name = store_page(store, progress=progress), "runs.html"
-        elif len(runs) == 1:
+        elif single:
             page = run_page(store, runs[0], choice, progress=progress)
             name = named_after(store, page.title, ".html")
         else:
             page, name = comparison_page(store, runs, progress=progress), "comparison.html"
-    path, size = _write(page, output or name)
-    if wants_json():
-        lists = {name: list(getattr(page, name)) for name in ("phases", "left_out", "thinned")}
-        run = page.title if len(runs) == 1 else None
-        answer({"run": run, "runs": page.runs, "file": path, "bytes": size, **lists})
-        return FINISHED
-    for warning in _warnings(page, len(runs)):
-        warn(warning)
-    return _print_file(path, size)
+    data = _write(page, output or name)
+    if not wants_json():
+        warn(*_warnings(page, len(runs)))
+    run = page.title if single else None
+    return _print_file({"run": run, **data, **select(page, "phases", "left_out", "thinned")})
 
 
 def _warnings(page: Page, runs: int) -> Iterator[str]:
@@ -225,20 +223,18 @@ def theatre_of_design(folder: str | None, *, store: str | None, output: str | No
         count_progress("theatre", "read", "run") as progress,
     ):
         page = design_page(opened, location, analysing=analysing, progress=progress)
-    path, size = _write(page, output or f"{slug(page.title)}.html")
-    if wants_json():
-        answer({"design": page.title, "folder": opened.path, "runs": page.runs, "file": path, "bytes": size})
-        return FINISHED
-    return _print_file(path, size)
+    data = _write(page, output or f"{slug(page.title)}.html")
+    return _print_file({"design": page.title, "folder": opened.path, **data})
 
 
-def _write(page: Page, path: str) -> tuple[str, int]:
-    """Write the file; return its path and its size in bytes."""
-    data = page.html.encode("utf-8")
-    files.write_bytes(path, data)
-    return path, len(data)
+def _write(page: Page, path: str) -> dict[str, Any]:
+    """Write the file; return its runs, path and size in bytes."""
+    content = page.html.encode("utf-8")
+    files.write_bytes(path, content)
+    return {"runs": page.runs, "file": path, "bytes": len(content)}
 
 
-def _print_file(path: str, size: int) -> int:
-    say_unless_quiet(f"{path} ({byte_size(size)})")
+def _print_file(data: dict[str, Any]) -> int:
+    say_unless_quiet(f"{data['file']} ({byte_size(data['bytes'])})")
+    answer(data)
     return FINISHED

@@ -1,33 +1,15 @@
-"""``palaestrai-mosaik list``, ``show`` and ``export``: results as tables and files."""
+"""``palaestrai-mosaik show``: the results of a run as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
-from fnmatch import fnmatchcase
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store import BodyChoice, Store
-from palaestrai_mosaik.store.query.members import Bodies
-from palaestrai_mosaik.store.query.runs import short_ids
 
-from .output import (
-    answer,
-    byte_size,
-    compose,
-    count_progress,
-    duration,
-    first_line,
-    rows_of,
-    say,
-    say_unless_quiet,
-    status,
-    table,
-    wants_json,
-)
+from .output import answer, compose, duration, rows_of, say, status, table, wants_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,59 +24,6 @@ _REWARDS = 3
 # columns that identify a row of an agent with several bodies
 _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
-
-
-def list_runs(
-    location: StoreLocation,
-    *,
-    status: Sequence[str] | None = None,
-    document: str | None = None,
-    since: datetime | None = None,
-    last: int | None = None,
-) -> int:
-    """Print one line per run in the store, newest last.
-
-    Args:
-        location: the location of the store.
-        status: only runs with one of these statuses.
-        document: only runs of documents with a uid that matches this shell pattern.
-        since: only runs that began at this time or later.
-        last: only so many runs, the newest ones.
-    """
-    with location.look() as store:
-        runs = store.runs()
-        if status is not None:
-            runs = runs[runs["status"].isin(status)]
-        if document is not None:
-            runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
-        if since is not None:
-            runs = runs[runs["started"] >= since]
-        runs = runs if last is None else runs.tail(last)
-        if wants_json():
-            answer(runs)
-            return FINISHED
-        if runs.empty:
-            chosen = " such" if any(option is not None for option in (status, document, since)) else ""
-            say(f"no{chosen} runs in {store.directory}")
-            return FINISHED
-    ids = short_ids(list(runs["run"]))
-    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
-    rows = [
-        (
-            ids[run.run],
-            first_line(run.document, 40),
-            run.status,
-            run.started.to_pydatetime(),
-            duration(run.duration),
-            run.phases,
-            run.episodes,
-            run.steps,
-            first_line(run.error, 60) if isinstance(run.error, str) else None,
-        )
-        for run in rows_of(runs)
-    ]
-    say(table(headers, rows, statuses="status"))
-    return FINISHED
 
 
 def show(
@@ -116,8 +45,7 @@ def show(
             frames = {"phases": phases, "bodies": bodies, "episodes": episodes, "evaluations": evaluations}
             answer(_as_json(store, uid, frames, choice, steps))
             return FINISHED
-        for part in _header(store, uid):
-            say(part)
+        say(*_header(store, uid))
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
             title = f"phase {row.phase} {row.name!r}"
@@ -125,15 +53,13 @@ def show(
             if choice:
                 _print_body_episodes(store, uid, row, choice)
                 continue
-            selected = episodes[episodes["phase"] == row.phase]
-            if len(selected):
-                _print_section(f"episodes of {title}", _episode_table(selected))
-            selected = evaluations[evaluations["phase"] == row.phase]
-            if len(selected):
-                _print_section(
-                    f"evaluations of {title}",
-                    _episode_table(selected, every.get(row.phase)),
-                )
+            for what, frame, after in (
+                ("episodes", episodes, None),
+                ("evaluations", evaluations, every.get(row.phase)),
+            ):
+                selected = frame[frame["phase"] == row.phase]
+                if len(selected):
+                    _print_section(f"{what} of {title}", _episode_table(selected, after))
         if steps is not None:
             for row in rows_of(phases):
                 _print_steps(store, uid, row, bodies, choice, steps)
@@ -142,33 +68,12 @@ def show(
     return FINISHED
 
 
-def export(
-    location: StoreLocation,
-    run: str,
-    directory: str,
-    format: str,
-    *,
-    environment: str | None = None,
-    body: Bodies | None = None,
-) -> int:
-    """Write a run, or only the steps of some bodies, as files to ``directory``; print their number and size."""
-    with location.look() as store:
-        with count_progress("export", "copied", "part") as progress:
-            paths = store.export(
-                run, directory, format, environment=environment, body=body, progress=progress
-            )
-        size = sum(path.stat().st_size for path in paths)
-        say_unless_quiet(
-            f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
-        )
-    return FINISHED
-
-
 def _as_json(
     store: Store, uid: str, frames: dict[str, pd.DataFrame], choice: BodyChoice, steps: int | None
 ) -> dict[str, Any]:
     phases = list(frames["phases"]["phase"])
-    data = {"run": _row(store.runs(uid)), "folder": store.instance_directory(uid), **frames}
+    (run,) = store.runs(uid).to_dict("records")
+    data = {"run": run, "folder": store.instance_directory(uid), **frames}
     chosen = {"agent": choice.agent, **choice.filters}
     if choice:
         data["body_episodes"] = {
@@ -192,12 +97,6 @@ def _steps_data(
         parts = {"steps": frame} if whole else {"first": frame.head(number), "last": frame.tail(number)}
         data.append({"phase": int(phase), "agent": agent, "rows": len(frame), **parts})
     return data
-
-
-def _row(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the only row of a frame as a mapping."""
-    (row,) = frame.to_dict("records")
-    return {str(name): value for name, value in row.items()}
 
 
 def _header(store: Store, uid: str) -> Iterator[Printable]:
@@ -225,8 +124,7 @@ def _header(store: Store, uid: str) -> Iterator[Printable]:
 
 def _print_section(title: str, text: str) -> None:
     if text:
-        say(f"\n{title}")
-        say(text)
+        say(f"\n{title}", text)
 
 
 def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
@@ -353,22 +251,23 @@ def _print_steps(
         _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
 
 
+def _step_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the printed columns of steps: those that identify a row, and the first ones of each kind."""
+    workers = ["worker"] if frame["worker"].max() > 0 else []
+    names = [*workers, *(name for name in _PLACES if name in frame), "episode", "step", "time"]
+    for kind in ("reading.", "setpoint.", "reward."):
+        names += [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
+    return [*names, "objective"]
+
+
 def _steps_table(frame: pd.DataFrame, number: int) -> str:
     """Format steps as columns and values as rows, because value names are long and numerous."""
-    identifiers = [name for name in _PLACES if name in frame]
-    keys = [*identifiers, "episode", "step", "time"]
-    names = keys = ["worker", *keys] if frame["worker"].max() > 0 else keys
-    for kind in ("reading.", "setpoint.", "reward."):
-        names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
-    names = [*names, "objective"]
+    names = _step_columns(frame)
     # terminated and truncated are not listed
     left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2
-    gap = len(frame) > 2 * number
-    rows = []
-    for name in names:
-        column = frame[name]
-        values = [*column.head(number), "...", *column.tail(number)] if gap else list(column)
-        rows.append([name, *values])
+    rows: list[list[Any]] = [[name, *frame[name]] for name in names]
+    if len(frame) > 2 * number:
+        rows = [[name, *values[:number], "...", *values[-number:]] for name, *values in rows]
     text = table(["" for _ in rows[0]], rows, indent="  ").partition("\n")[2]
     return text + (f"\n  and {count(left_out, 'more value')} (see export)" if left_out > 0 else "")
 
@@ -394,13 +293,8 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
 
 
 def _print_errors(store: Store, uid: str) -> None:
-    for text in store.warnings(uid)["text"]:
-        say(compose("\n", status("warning:", "warning"), f" {text}"))
+    say(*(compose("\n", status("warning:", "warning"), f" {text}") for text in store.warnings(uid)["text"]))
     for error in rows_of(store.errors(uid)):
         where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
         say(compose("\n", status("error"), where))
-        say(_indented(error.traceback.rstrip("\n").split("\n")))
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"  {line}".rstrip() for line in lines)
+        say(*(f"  {line}".rstrip() for line in error.traceback.rstrip("\n").split("\n")))

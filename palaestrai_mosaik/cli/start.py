@@ -45,6 +45,7 @@ from .output import (
     problems_data,
     say,
     say_unless_quiet,
+    select,
     status,
     table,
     verbose,
@@ -54,6 +55,8 @@ from .output import (
 )
 
 _LISTED_OBJECTIVES = 4
+#: the data of a phase
+_PHASE = ("phase", "episodes", "steps", "seconds", "ended_by", "objectives")
 #: the status of a run that ended, and cannot be read back
 _LOST = "lost"
 _PACKAGE = Path(__file__).parents[1]
@@ -66,28 +69,17 @@ _ENGINE = (
 
 @dataclass
 class _PhaseTally:
-    """A phase in the summary."""
+    """A phase in the summary, with the episodes and steps of an earlier process of the run."""
 
-    name: str
+    phase: str
     started: float
-    reason: str = ""
+    ended_by: str = ""
     episodes: int = 0
     steps: int = 0
     seconds: float = 0.0
     objectives: dict[str, float] = field(default_factory=dict)
-    #: episodes and steps of an earlier process of the run
-    carried: tuple[int, int] = (0, 0)
-
-    def data(self) -> dict[str, Any]:
-        """Return the data of the phase for ``--json``."""
-        return {
-            "phase": self.name,
-            "episodes": self.episodes + self.carried[0],
-            "steps": self.steps + self.carried[1],
-            "seconds": self.seconds,
-            "ended_by": self.reason,
-            "objectives": self.objectives,
-        }
+    #: the steps of an earlier process
+    carried: int = 0
 
 
 class _Tally(Progress):
@@ -119,7 +111,8 @@ class _Tally(Progress):
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
         if reason:
             self.phases.append(_PhaseTally(name, 0.0, reason))
-        self.phases[-1].carried = episodes, steps
+        phase = self.phases[-1]
+        phase.episodes, phase.steps, phase.carried = episodes, steps, steps
         self.shown.carry(name, episodes, steps, reason)
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
@@ -131,7 +124,7 @@ class _Tally(Progress):
 
     def end_phase(self, name: str, reason: str) -> None:
         phase = self.phases[-1]
-        phase.reason = reason
+        phase.ended_by = reason
         phase.seconds = time.perf_counter() - phase.started
         self.shown.end_phase(name, reason)
 
@@ -143,8 +136,8 @@ class _Tally(Progress):
 
     def stop(self, reason: str) -> None:
         """End the phase if the runner has not, so that the display is closed."""
-        if self.phases and not self.phases[-1].reason:
-            self.end_phase(self.phases[-1].name, reason)
+        if self.phases and not self.phases[-1].ended_by:
+            self.end_phase(self.phases[-1].phase, reason)
 
 
 class _Results:
@@ -157,7 +150,6 @@ class _Results:
         )
         #: by document, the data for ``--json``
         self.summaries: list[dict[str, Any]] = []
-        #: whether some runs cannot be read back
         self._option = "" if location == default_store() else store_option(location)
         if files is not None:
             self._option += f" --files {shlex.quote(files)}"
@@ -198,7 +190,7 @@ class _Results:
                 "store": None if self.store is None else self.store.directory,
                 "seconds": took,
                 "set_up_seconds": setting_up,
-                "phases": [] if tally is None else [phase.data() for phase in tally.phases],
+                "phases": [] if tally is None else [select(phase, *_PHASE) for phase in tally.phases],
                 "warnings": list(map(str, warnings)),
                 "error": None if error is None else str(error),
                 "problems": problems_data(problems) if wants_json() else [],
@@ -208,36 +200,38 @@ class _Results:
     def check_read_back(self) -> bool:
         """Mark runs that cannot be read back from the store as lost, and print why; return whether the last one can."""
         recorded = [s for s in self.summaries if s["run"] is not None and s["seconds"] is not None]
-        error = self._error_of(recorded)
-        if self.store is None or error is None:
+        if self.store is None or (error := _read_back_error(self.store, recorded)) is None:
             return True
-        lost = [summary for summary in recorded if self._error_of([summary])] or recorded[-1:]
+        lost = [summary for summary in recorded if _read_back_error(self.store, [summary])] or recorded[-1:]
         for summary in lost:
             summary |= {"status": _LOST, "error": str(error)}
-        say(f"palaestrai-mosaik: {NOT_READ_BACK}: {error}", error=True)
-        say(f"files of runs are kept in {self.store.directory / INSTANCES}", error=True)
-        return not any(summary is recorded[-1] for summary in lost)
-
-    def _error_of(self, summaries: Sequence[dict[str, Any]]) -> StoreError | None:
-        """Return why these runs cannot be read back, if they cannot."""
-        if self.store is None:
-            return None
-        try:
-            check_recorded(self.store, [summary["run"] for summary in summaries])
-        except StoreError as error:
-            return error
-        return None
+        say(
+            f"palaestrai-mosaik: {NOT_READ_BACK}: {error}",
+            f"files of runs are kept in {self.store.directory / INSTANCES}",
+            error=True,
+        )
+        return bool(recorded[-1]["status"] != _LOST)
 
     def print_location(self) -> None:
         """Print the location of the last run, and the command that shows it."""
         run = self.summaries[-1]["run"]
         if self.store is not None and run is not None:
-            say_unless_quiet(f"instance {run}, results in {self.store.directory}")
-            say_unless_quiet(f"next: {self.next_command(run)}")
+            say_unless_quiet(
+                f"instance {run}, results in {self.store.directory}", f"next: {self.next_command(run)}"
+            )
 
     def next_command(self, instance: str) -> str:
         """Return the command that shows a run."""
         return f"palaestrai-mosaik show {instance}{self._option}"
+
+
+def _read_back_error(store: Store, summaries: Sequence[dict[str, Any]]) -> StoreError | None:
+    """Return why these runs cannot be read back, if they cannot."""
+    try:
+        check_recorded(store, [summary["run"] for summary in summaries])
+    except StoreError as error:
+        return error
+    return None
 
 
 def start(
@@ -270,8 +264,7 @@ def start(
     overrides = parse(settings)
     loaded = _load(documents, overrides)
     for document in loaded:
-        for warning in document.warnings:
-            warn(warning)
+        warn(*document.warnings)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, files, stack, overrides)
@@ -279,8 +272,7 @@ def start(
             codes.append(_run(document, results, resume, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
-    if wants_json():
-        answer({"runs": results.summaries})
+    answer({"runs": results.summaries})
     if len(documents) > 1:
         finished = sum(summary["status"] == "finished" for summary in results.summaries)
         say_unless_quiet(f"{finished} of {count(len(documents), 'run')} finished", error=True)
@@ -303,11 +295,7 @@ def _load(paths: Sequence[str], overrides: Overrides) -> list[RunDocument]:
 
 
 def _run(
-    document: RunDocument,
-    results: _Results,
-    resume: bool,
-    checkpoint_every: float,
-    scalars: Sequence[str],
+    document: RunDocument, results: _Results, resume: bool, checkpoint_every: float, scalars: Sequence[str]
 ) -> int:
     """Execute ``document``, or ``resume`` its newest run; return the exit code."""
     instance = None
@@ -371,29 +359,36 @@ def _execute(
         return INTERRUPTED
     except Exception as error:
         tally.stop("failed")
-        instance = tally.instance
-        if isinstance(error, DocumentError) and instance is None:
-            print_problems(error.problems)
-            results.note(document, "not sound", tally, error)
-            return UNSOUND
-        if verbose() or not isinstance(error, PalaestraiMosaikError):
-            _print_traceback(error, whole=verbose() or instance is None)
-        message = describe(error)
-        results.note(document, "failed" if resume is None or instance else "not resumed", tally, message)
-        if resume is not None and instance is None:
-            say(
-                f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {message}",
-                error=True,
-            )
-            say(f"nothing was changed; see: {results.next_command(resume)}", error=True)
-            return FAILED
-        say(_ended(document, "failed", f": {message}", instance, results), error=True)
-        return FAILED
-    for warning in result.warnings[len(document.warnings) :]:
-        warn(warning)
+        return _note_failure(document, results, resume, tally, error)
+    warn(*result.warnings[len(document.warnings) :])
     _summary(document, "finished", tally)
     results.note(document, "finished", tally, warnings=result.warnings)
     return FINISHED
+
+
+def _note_failure(
+    document: RunDocument, results: _Results, resume: str | None, tally: _Tally, error: Exception
+) -> int:
+    """Print and note the error that has ended a run, or prevented it; return the exit code."""
+    instance = tally.instance
+    if isinstance(error, DocumentError) and instance is None:
+        print_problems(error.problems)
+        results.note(document, "not sound", tally, error)
+        return UNSOUND
+    if verbose() or not isinstance(error, PalaestraiMosaikError):
+        _print_traceback(error, whole=verbose() or instance is None)
+    message = describe(error)
+    if resume is None or instance is not None:
+        results.note(document, "failed", tally, message)
+        say(_ended(document, "failed", f": {message}", instance, results), error=True)
+    else:
+        results.note(document, "not resumed", tally, message)
+        say(
+            f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {message}",
+            f"nothing was changed; see: {results.next_command(resume)}",
+            error=True,
+        )
+    return FAILED
 
 
 def _print_traceback(error: Exception, *, whole: bool) -> None:
@@ -432,12 +427,9 @@ def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     say_unless_quiet(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
         (
-            phase.name,
-            phase.episodes + phase.carried[0],
-            phase.steps + phase.carried[1],
-            round(phase.steps / phase.seconds) if phase.seconds else None,
-            phase.reason,
-            _objectives(phase.objectives),
+            *(phase.phase, phase.episodes, phase.steps),
+            round((phase.steps - phase.carried) / phase.seconds) if phase.seconds else None,
+            *(phase.ended_by, _objectives(phase.objectives)),
         )
         for phase in tally.phases
     ]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.arsenai.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder, Rounds
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import (
     SettingRecord,
@@ -21,19 +22,18 @@ from palaestrai_mosaik.arsenai.execution import (
     States,
     StoreLocation,
     load_run_states,
-    row_values,
     time_left,
 )
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.job import JobRecord
 from palaestrai_mosaik.arsenai.execution.status import RunState, job_path
 from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.printing import count, listed
 
 from .common import find_folder
-from .output import answer, duration, number, say, table, wants_json
-from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
+from .output import answer, duration, number, say, select, table, wants_json
+from .run_lists import arguments, failed_runs, list_runs, reason_lines, short_path
 from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 if TYPE_CHECKING:
@@ -57,26 +57,22 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     if wants_json():
         answer(data)
         return FINISHED
-    say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
-    say(f"{count(data['documents'], 'document')} are executed")
-    say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
+    say(
+        f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which",
+        f"{count(data['documents'], 'document')} are executed",
+        table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"),
+    )
     target = arguments(opened.path, store)
     if opened.rounds is not None:
-        for line in (*opened.rounds.lines(), _growth(opened.rounds, target)):
-            say(line)
+        say(*opened.rounds.lines(), _growth(opened.rounds, target))
     if data["settings"] is not None:
-        for line in _search_lines(data, retries_text(settings)):
-            say(line)
+        say(*_search_lines(data, retries_text(settings)))
     reasons = list(reason_lines(failure_reasons(settings), (run["run"] for run in data["failed"])))
     _print_runs(data, reasons)
-    next_steps = (
-        *_document_lines(opened, data, target),
-        *_left_lines(opened, data, target, store, lost),
-        *_cluster_lines(data),
-        *_time_lines(data),
-    )
-    for line in next_steps:
-        say(line)
+    say(*_document_lines(opened, data, target))
+    if lost is not None:
+        say(*_left_lines(opened, data, target, store, lost))
+    say(*_cluster_lines(data), *_time_lines(data))
     if data["not_collected"]:
         ended = "finished run" if opened.spec.search is None else "run"
         say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {target}")
@@ -91,8 +87,7 @@ def _print_runs(data: dict[str, Any], reasons: Sequence[str]) -> None:
             list_runs(data[state])
     if reasons and not data["failed"]:
         say("failed:")
-    for line in reasons:
-        say(line)
+    say(*reasons)
 
 
 def _time_lines(data: dict[str, Any]) -> Iterator[str]:
@@ -150,11 +145,9 @@ def _document_lines(folder: DesignFolder, data: dict[str, Any], target: str) -> 
 
 
 def _left_lines(
-    folder: DesignFolder, data: dict[str, Any], target: str, store: str | None, lost: LostResults | None
+    folder: DesignFolder, data: dict[str, Any], target: str, store: str | None, lost: LostResults
 ) -> Iterator[str]:
     """Yield the next steps of a search, with the commands."""
-    if lost is None:
-        return
     if lost.runs and not data["running"]:
         yield lost_line(lost, folder.path, store)
     if data["search_over"] is False:
@@ -197,7 +190,6 @@ def _as_json(
     lost: LostResults | None,
 ) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
-    running = [state for state in states.runs if state.status is RunStatus.RUNNING]
     left, rounds = time_left(folder, states), folder.rounds
     return {
         "design": folder.spec.uid,
@@ -208,34 +200,31 @@ def _as_json(
         "rounds_ended": None if rounds is None else rounds.ended or None,
         **_search(folder, states, store, settings, lost),
         "failed_tasks": _failed_tasks(folder, states),
-        "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
+        "counts": _counts(counts, RunStatus),
         "not_collected": sum(not state.collected for state in states.runs),
         "missing_documents": folder.missing_documents(),
         "not_reached": _not_reached(folder, states),
         "failed": _failed(folder, states),
-        "running": [_running(state) for state in running],
+        "running": [_running(state) for state in states.runs if state.status is RunStatus.RUNNING],
         "submissions": _submissions(folder, states),
-        "problems": list(states.problems),
-        "faults": list(states.faults),
+        **select(states, "problems", "faults"),
         "seconds_per_run": left.seconds_per_run,
         "seconds_left": left.seconds,
         "processes": left.processes,
     }
 
 
+def _counts(counts: Counter[Any], states: type[RunStatus] | type[TaskState]) -> dict[str, int]:
+    """Return the numbers by state, in the order of the ``states``, without zeros."""
+    return {state.value: counts[state] for state in states if counts[state]}
+
+
 def _failed(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the failed runs, with their factors, errors and logs."""
-    failed = [state for state in states.runs if state.status in _FAILED]
-    values = row_values(folder, {state.planned.uid for state in failed})
-    return [
-        {
-            "run": state.planned.uid,
-            "factors": factors_of(folder, values[state.planned.uid]),
-            "error": state.error or state.status,
-            "log": _log(folder, state),
-        }
-        for state in failed
-    ]
+    failed = (state for state in states.runs if state.status in _FAILED)
+    return failed_runs(
+        folder, ((state.planned.uid, state.error or state.status, _log(folder, state)) for state in failed)
+    )
 
 
 def _running(state: RunState) -> dict[str, Any]:
@@ -243,12 +232,14 @@ def _running(state: RunState) -> dict[str, Any]:
     marker = state.marker
     if marker is None:
         return {"run": state.planned.uid} | dict.fromkeys(("host", "process", "task", "since"))
+    age = datetime.now(UTC) - datetime.fromisoformat(marker.started)
     return {
         "run": state.planned.uid,
         "host": marker.host,
         "process": marker.pid,
         "task": marker.task,
-        "since": _age(marker.started),
+        # clocks of other hosts may be ahead
+        "since": duration(max(0.0, age.total_seconds())),
     }
 
 
@@ -289,11 +280,7 @@ def _search(
 
     journal = states.journal
     over = bool(journal.trials) and not lost.to_execute()
-
-    outcome = sought(spec)[0]
-    complete = [setting for setting in settings if setting.state == "complete"]
-    sign = 1.0 if outcome.better == "lower" else -1.0
-    best = min(complete, key=lambda setting: (sign * setting.values[0], setting.number), default=None)
+    best = _best(spec, settings)
     return {
         "search": spec.search.sampler,
         "settings": dict(sorted(Counter(setting.state for setting in settings).items())),
@@ -301,12 +288,21 @@ def _search(
         "to_retry": count_failed(settings),
         "failed_settings": failed_settings(failure_reasons(settings)),
         "front": [setting.number for setting in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
-        "best": None
-        if best is None
-        else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
+        "best": best,
         "search_over": over and (search_over(spec.search, journal.trials, journal.marked) or False),
-        "confirm": _confirmed(folder, store) if spec.search.confirm and complete else None,
+        "confirm": _confirmed(folder, store) if spec.search.confirm and best is not None else None,
     }
+
+
+def _best(spec: DesignSpec, settings: Sequence[SettingRecord]) -> dict[str, Any] | None:
+    """Return the complete setting with the best value of the first outcome, if any."""
+    outcome = sought(spec)[0]
+    sign = 1.0 if outcome.better == "lower" else -1.0
+    complete = (setting for setting in settings if setting.state == "complete")
+    best = min(complete, key=lambda setting: (sign * setting.values[0], setting.number), default=None)
+    return (
+        None if best is None else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]}
+    )
 
 
 def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:
@@ -347,27 +343,24 @@ def _log(folder: DesignFolder, state: RunState) -> str:
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the submissions with unfinished tasks, and the number of tasks by state."""
     tasks: dict[int, dict[int, TaskState]] = {}
-    for submission, running in states.searching.items():
-        tasks[submission] = {task: state for task, state in running.items() if not state.ended}
-    for assignment in (run.assignment for run in states.runs):
-        if assignment is not None and assignment.state is not None and not assignment.state.ended:
-            tasks.setdefault(assignment.submission, {})[assignment.task] = assignment.state
+    for submission, task, state in _tasks(states):
+        if state is not None and not state.ended:
+            tasks.setdefault(submission, {})[task] = state
+    opened = map(Submissions(folder.path).read, sorted(tasks))
     return [
-        _submission(Submissions(folder.path).read(submission), Counter(running.values()))
-        for submission, running in sorted(tasks.items())
-        if running
+        {
+            **select(submission, "number", "executor"),
+            "jobs": [array.job for array in submission.arrays],
+            "tasks": _counts(Counter(tasks[submission.number].values()), TaskState),
+        }
+        for submission in opened
     ]
 
 
-def _submission(submission: Submission, counts: Counter[TaskState]) -> dict[str, Any]:
-    return {
-        "number": submission.number,
-        "executor": submission.executor,
-        "jobs": [array.job for array in submission.arrays],
-        "tasks": {state.value: counts[state] for state in TaskState if counts[state]},
-    }
-
-
-def _age(started: str) -> str:
-    # clocks of other hosts may be ahead
-    return duration(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()))
+def _tasks(states: States) -> Iterator[tuple[int, int, TaskState | None]]:
+    """Yield submission, number and state of the tasks of a search, and of those with runs of a design."""
+    for submission, running in states.searching.items():
+        yield from ((submission, task, state) for task, state in running.items())
+    for run in states.runs:
+        if run.assignment is not None:
+            yield run.assignment.submission, run.assignment.task, run.assignment.state

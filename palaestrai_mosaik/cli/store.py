@@ -1,34 +1,128 @@
-"""``palaestrai-mosaik verify``, ``delete`` and ``import``: checks and changes of a store."""
+"""``palaestrai-mosaik list``, ``export``, ``delete`` and ``import``: the runs of a store."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
-from palaestrai_mosaik.core.printing import count, listed
-from palaestrai_mosaik.core.progress import PartsProgress
-from palaestrai_mosaik.interop.palaestrai.results import Imported, import_results
-from palaestrai_mosaik.runner.brains import keep_brain
-from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.merge import delete_runs
-from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.core.printing import Printable, count
+from palaestrai_mosaik.store.query.members import Bodies
+from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.store.store import StoreLocation
-from palaestrai_mosaik.store.verify import Verified, instances_to_verify, mark_failed
-from palaestrai_mosaik.store.verify import verify as verify_run
 
-from .output import answer, compose, count_progress, rows_of, say, say_unless_quiet, status, wants_json
+from .output import (
+    answer,
+    byte_size,
+    count_progress,
+    duration,
+    first_line,
+    rows_of,
+    say,
+    say_unless_quiet,
+    table,
+)
 
-# maximum number of printed runs without files
-_LISTED = 5
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.interop.palaestrai.results import Imported
+
+#: by outcome of an import, its description in the summary
+_IMPORTED = {
+    "renewed": "brought up to date",
+    "known": "were there already",
+    "failed": "could not be imported",
+}
+
+
+def list_runs(
+    location: StoreLocation,
+    *,
+    status: Sequence[str] | None = None,
+    document: str | None = None,
+    since: datetime | None = None,
+    last: int | None = None,
+) -> int:
+    """Print one line per run in the store, newest last.
+
+    Args:
+        location: the location of the store.
+        status: only runs with one of these statuses.
+        document: only runs of documents with a uid that matches this shell pattern.
+        since: only runs that began at this time or later.
+        last: only so many runs, the newest ones.
+    """
+    with location.look() as store:
+        runs = store.runs()
+        if status is not None:
+            runs = runs[runs["status"].isin(status)]
+        if document is not None:
+            runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
+        if since is not None:
+            runs = runs[runs["started"] >= since]
+        runs = runs if last is None else runs.tail(last)
+        answer(runs)
+        if not runs.empty:
+            say(_run_table(runs))
+        elif (status, document, since) == (None, None, None):
+            say(f"no runs in {store.directory}")
+        else:
+            say(f"no such runs in {store.directory}")
+    return FINISHED
+
+
+def _run_table(runs: pd.DataFrame) -> Printable:
+    ids = short_ids(list(runs["run"]))
+    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
+    rows = [
+        (
+            ids[run.run],
+            first_line(run.document, 40),
+            run.status,
+            run.started.to_pydatetime(),
+            duration(run.duration),
+            run.phases,
+            run.episodes,
+            run.steps,
+            first_line(run.error, 60) if isinstance(run.error, str) else None,
+        )
+        for run in rows_of(runs)
+    ]
+    return table(headers, rows, statuses="status")
+
+
+def export(
+    location: StoreLocation,
+    run: str,
+    directory: str,
+    format: str,
+    *,
+    environment: str | None = None,
+    body: Bodies | None = None,
+) -> int:
+    """Write a run, or only the steps of some bodies, as files to ``directory``; print their number and size."""
+    with location.look() as store:
+        with count_progress("export", "copied", "part") as progress:
+            paths = store.export(
+                run, directory, format, environment=environment, body=body, progress=progress
+            )
+        size = sum(path.stat().st_size for path in paths)
+        say_unless_quiet(
+            f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
+        )
+    return FINISHED
 
 
 def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
     """Delete runs with all their data, after confirmation by the user; return the exit code."""
+    from palaestrai_mosaik.store.merge import delete_runs
+
     with location.open() as opened:
         table = opened.runs()
         uids = list(dict.fromkeys(opened.find_run(run) for run in runs))
@@ -51,143 +145,21 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
     return FINISHED
 
 
-def verify(
-    location: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False
-) -> int:
-    """Print the damage of runs in the store; return the exit code.
-
-    Args:
-        location: the location of the store.
-        runs: the runs to check.
-        everything: check all runs instead.
-        mark: mark damaged finished runs as failed. Runs without a directory are excluded, because their files may be
-            elsewhere, as with several folders that share a database. At least one run must have a directory.
-    """
-    if everything == bool(runs):
-        raise PalaestraiMosaikError("name the runs to verify, or use --all")
-    checked: list[Verified] = []
-    marked = 0
-    with location.open() if mark else location.look() as opened:
-        runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
-        _check_files(opened, runs, of_database=location.folder is None)
-        for verified in _verified(opened, runs):
-            checked.append(verified)
-            _print_faults(verified)
-            if mark and verified.damage:
-                marked += mark_failed(opened, verified)
-        folder = opened.directory / INSTANCES
-    states = Counter(map(_state, checked))
-    damaged = states["damaged"]
-    if wants_json():
-        data = [_verified_data(verified) for verified in checked]
-        rows = sum(verified.rows for verified in checked)
-        answer({"runs": data, "rows": rows, "damaged": damaged, "marked_failed": marked})
-    of_others = everything and location.folder is None
-    _print_states(checked, states, folder, of_others=of_others)
-    if marked:
-        say_unless_quiet(
-            f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
-        )
-        say_unless_quiet(
-            "(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)"
-        )
-    elif damaged and not mark:
-        say_unless_quiet("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
-    return FAILED if damaged or states["unread"] or (states["absent"] and not of_others) else FINISHED
-
-
-def _print_states(
-    checked: Sequence[Verified], states: Counter[str], folder: Path, *, of_others: bool
-) -> None:
-    """Print the numbers of runs that were read, damaged, unreadable, or without files in ``folder``."""
-    damaged, rows = states["damaged"], sum(verified.rows for verified in checked)
-    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
-    read = count(damaged + states["whole"], "run")
-    say_unless_quiet(compose(f"{read} with {count(rows, 'row')} read, ", damaged_text))
-    if states["unread"]:
-        say(f"{count(states['unread'], 'run')} could not be read: their state is unknown", error=True)
-    if states["absent"]:
-        absent = [verified.run for verified in checked if _state(verified) == "absent"]
-        _print_absent(folder, absent, of_others=of_others)
-
-
-def _print_faults(verified: Verified) -> None:
-    for fault in (*verified.damage, *(() if verified.absent else verified.unread)):
-        say(f"{verified.run} ({verified.document}): {fault}", error=True)
-
-
-def _state(verified: Verified) -> str:
-    if verified.damage:
-        return "damaged"
-    if verified.absent:
-        return "absent"
-    return "unread" if verified.unread else "whole"
-
-
-def _verified_data(verified: Verified) -> dict[str, Any]:
-    return {
-        "run": verified.run,
-        "document": verified.document,
-        "status": verified.status,
-        "rows": verified.rows,
-        "whole": not (verified.damage or verified.unread),
-        "damage": verified.damage,
-        "unread": verified.unread,
-        "absent": verified.absent,
-    }
-
-
-def _verified(store: Store, runs: Sequence[str]) -> Iterator[Verified]:
-    """Verify runs and show the progress, of a single run by its parts."""
-    is_single = len(runs) == 1
-    with count_progress("verify", "read", "part" if is_single else "run") as progress:
-        counted = PartsProgress(None if is_single else progress, len(runs))
-        for run in runs:
-            yield verify_run(store, run, progress=progress if is_single else None)
-            counted.end()
-
-
-def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
-    """Print the runs without a directory in ``folder``; ``of_others`` if that is normal for a shared database."""
-    not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
-    if of_others:
-        say_unless_quiet(not_read)
-        say_unless_quiet(
-            "(those of another folder that shares the database: repeat with --files OTHER/results)"
-        )
-        return
-    say(not_read, error=True)
-    say(f"  {listed(runs, _LISTED)}", error=True)
-    say(
-        "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",
-        error=True,
-    )
-
-
-def _check_files(store: Store, runs: Sequence[str], *, of_database: bool) -> None:
-    """Raise an error if none of the runs has files, because the location of the files is probably wrong."""
-    if runs and not any(os.path.isdir(store.instance_directory(run)) for run in runs):
-        hint = (
-            "say where they are: --files FOLDER/results"
-            if of_database
-            else "was it moved, or is it not mounted?"
-        )
-        raise PalaestraiMosaikError(f"{store.directory / INSTANCES} has no files of these runs; {hint}")
-
-
 def import_palaestrai(source: str, location: StoreLocation, experiment_run: str | None) -> int:
     """Import the database at ``source``; return the exit code, 1 if an instance could not be imported."""
+    from palaestrai_mosaik.interop.palaestrai.results import import_results
+    from palaestrai_mosaik.runner.brains import keep_brain
+
     outcomes: Counter[str] = Counter()
-    with (
-        location.open(create=True) as store,
-        count_progress("import", "imported", unit="row") as progress,
-    ):
+    with location.open(create=True) as store, count_progress("import", "imported", unit="row") as progress:
         for imported in import_results(
             source, store, keep_brain, experiment_run=experiment_run, progress=progress
         ):
             outcomes[imported.outcome] += 1
             _print_import(imported)
-        say_unless_quiet(_summary(outcomes, str(store.directory)))
+        parts = [f"{count(outcomes['imported'], 'run')} imported into {store.directory}"]
+        parts += [f"{outcomes[name]} {text}" for name, text in _IMPORTED.items() if outcomes[name]]
+        say_unless_quiet(", ".join(parts))
     return FAILED if outcomes["failed"] else FINISHED
 
 
@@ -198,13 +170,4 @@ def _print_import(imported: Imported) -> None:
     if imported.outcome == "known":
         return
     say_unless_quiet(f"{imported.run}  {imported.document}: {imported.status}, {count(imported.rows, 'row')}")
-    for note in imported.notes:
-        say(f"  {note}", error=True)
-
-
-def _summary(outcomes: Counter[str], directory: str) -> str:
-    parts = [f"{count(outcomes['imported'], 'run')} imported into {directory}"]
-    parts += [f"{outcomes['renewed']} brought up to date"] if outcomes["renewed"] else []
-    parts += [f"{outcomes['known']} were there already"] if outcomes["known"] else []
-    parts += [f"{outcomes['failed']} could not be imported"] if outcomes["failed"] else []
-    return ", ".join(parts)
+    say(*(f"  {note}" for note in imported.notes), error=True)

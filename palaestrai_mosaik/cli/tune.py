@@ -24,18 +24,20 @@ from .output import (
     number,
     say,
     say_unless_quiet,
+    select,
     status,
     table,
-    wants_json,
     warn,
     without_progress,
 )
 from .run_lists import (
     arguments,
     dry_lines,
-    factor_value,
+    is_collected,
+    labelled_factors,
     print_collection,
     print_failures,
+    print_not_collected,
     reason_lines,
     short_path,
     submission_data,
@@ -82,8 +84,7 @@ def tune(
             f"arsenai generate {shlex.quote(design)}, then arsenai run"
         )
     _optuna()
-    for warning in loaded.spec.warnings:
-        warn(str(warning))
+    warn(*loaded.spec.warnings)
     if not check_documents(loaded, extent, allow_modules):
         return UNSOUND
     path = loaded.folder if output is None else Path(output)
@@ -103,7 +104,6 @@ def resume(
     """Continue the search in ``folder``; return the exit code."""
     _refuse_choices(options, "ignore_queue")
     options.pop("runs_per_process", None)
-    options["fail_fast"] = options.get("fail_fast") or None
     settings = user_settings(folder.spec.resolved.get("execution"), before=before, **options)
     return _tune(folder.spec, folder.path, store, settings, retry_failed)
 
@@ -145,17 +145,11 @@ def submit(
     )
     if retry_failed:
         say_unless_quiet(_retried_line(done.submitted.retried))
-    for line in _submitted_lines(folder, done, store):
-        say_unless_quiet(line)
-    if done.not_collected is not None:
-        say(f"not collected: {done.not_collected}", error=True)
-    if done.not_read_back is not None:
-        say(done.not_read_back, error=True)
+    say_unless_quiet(*_submitted_lines(folder, done, store))
+    print_not_collected(done)
     if dry_run and done.submitted.tasks:
-        for line in dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)):
-            say(line)
-    if wants_json():
-        answer(_submitted_data(folder, done))
+        say(*dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)))
+    answer(_submitted_data(folder, done))
     lost_for_good = done.over is not None and done.lost.runs
     return FAILED if lost_for_good or done.not_read_back is not None else FINISHED
 
@@ -213,21 +207,20 @@ def _over_lines(folder: DesignFolder, done: SearchSubmission, name: str) -> Iter
 
 
 def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, Any]:
-    confirming = done.confirming
-    submission = done.submitted.submission or (None if confirming is None else confirming.submission)
-    runs = [] if confirming is None else [run.run for run in confirming.runs]
-    return submission_data(folder, runs, submission) | {
-        "before": {} if confirming is None else confirming.before,
-        "search": {
-            "live_tasks": done.submitted.live,
-            "settings_left": done.submitted.settings_left,
-            "ended_by": done.over,
-            "retried": done.submitted.retried,
-            "lost": len(done.lost.runs),
-            "not_read_back": done.not_read_back,
-            "best": [best_data(setting) for setting in done.best],
-        },
+    submission, before, runs = done.submitted.submission, {}, []
+    if done.confirming is not None:
+        before, runs = done.confirming.before, [run.run for run in done.confirming.runs]
+        submission = submission or done.confirming.submission
+    search = {
+        "live_tasks": done.submitted.live,
+        "settings_left": done.submitted.settings_left,
+        "ended_by": done.over,
+        "retried": done.submitted.retried,
+        "lost": len(done.lost.runs),
+        "not_read_back": done.not_read_back,
+        "best": [best_data(setting) for setting in done.best],
     }
+    return submission_data(folder, runs, submission) | {"before": before, "search": search}
 
 
 def _optuna() -> None:
@@ -248,8 +241,7 @@ def _tune(
     if retry_failed:
         say_unless_quiet(_retried_line(summary.retried))
     _print(spec, summary, store)
-    if wants_json():
-        answer(_data(spec, summary))
+    answer(_data(spec, summary))
     if summary.interrupted:
         return INTERRUPTED
     return FINISHED if _is_complete(summary) else FAILED
@@ -257,12 +249,10 @@ def _tune(
 
 def _is_complete(summary: TuneSummary) -> bool:
     """Return whether the search is over, nothing was lost, and the best settings are confirmed."""
-    collected = summary.collected
-    lost = summary.not_collected or summary.not_read_back or (collected is not None and collected.damaged)
-    if lost or summary.lost.runs or summary.to_retry or summary.retries_left:
-        return False
+    lost = summary.not_read_back or summary.lost.runs or not is_collected(summary)
+    left = summary.to_retry or summary.retries_left or summary.ended_by is None
     confirmed = summary.confirmed is None or summary.confirmed.whole
-    return bool(summary.best) and confirmed and summary.ended_by is not None
+    return bool(summary.best) and confirmed and not lost and not left
 
 
 def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
@@ -272,8 +262,9 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         f"{arguments(summary.folder)}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
         f"in {duration(summary.seconds)}"
     )
-    for state, n in sorted(summary.states.items()):
-        say_unless_quiet(compose("  ", status(f"{n:,} {state}", state)))
+    say_unless_quiet(
+        *(compose("  ", status(f"{n:,} {state}", state)) for state, n in sorted(summary.states.items()))
+    )
     print_failures(
         [{"run": run.run, "error": run.error} for run in summary.failures],
         list(reason_lines(summary.reasons, (run.run for run in summary.failures))),
@@ -285,12 +276,11 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     elif summary.failed_tasks is not None:
         failed, output = summary.failed_tasks
         say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
-    for line in (
-        *retry_lines(summary.to_retry, summary.retries_left, folder),
-        *best_lines(spec, summary.best),
-        *(() if summary.lost.runs else winner_lines(spec, summary.folder, summary.best, summary.winner)),
-    ):
-        say_unless_quiet(line)
+    say_unless_quiet(
+        *retry_lines(summary.to_retry, summary.retries_left, folder), *best_lines(spec, summary.best)
+    )
+    if not summary.lost.runs:
+        say_unless_quiet(*winner_lines(spec, summary.folder, summary.best, summary.winner))
     if summary.interrupted or summary.ended_by is None:
         say_unless_quiet(f"to go on: arsenai resume {folder}")
     elif summary.best:
@@ -308,8 +298,7 @@ def restored_lines(files: Sequence[str]) -> Iterator[str]:
 
 def _print_lost(summary: TuneSummary, store: str | None) -> None:
     """Print the restored documents and the lost results."""
-    for line in restored_lines(summary.restored):
-        say_unless_quiet(line)
+    say_unless_quiet(*restored_lines(summary.restored))
     if summary.again:
         say_unless_quiet(f"executed again, as their results were gone: {count(summary.again, 'run')}")
     if summary.lost.runs:
@@ -370,12 +359,13 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
     """Yield the printed lines of the best settings: a table and an explanation of its figures."""
     if not best:
         return
-    outcomes = [item.name for item in sought(spec)]
-    yield "best settings:" if len(outcomes) == 1 else "Pareto front:"
+    first, *more = [item.name for item in sought(spec)]
+    yield "Pareto front:" if more else "best settings:"
     fresh = any(item.confirmed for item in best)
-    yield _best_table(spec, best, outcomes, fresh=fresh)
-    if len(outcomes) == 1 and len(best) > 1 and len({item.values[outcomes[0]] for item in best}) == 1:
-        yield f"  all of these gave the same {outcomes[0]} in the search, which could not tell them apart"
+    yield _best_table(spec, best, (first, *more), fresh=fresh)
+    tied = len(best) > 1 and len({item.values[first] for item in best}) == 1
+    if tied and not more:
+        yield f"  all of these gave the same {first} in the search, which could not tell them apart"
     if fresh:
         yield from _fresh_lines(best)
     elif spec.search is not None:
@@ -391,16 +381,16 @@ def _best_table(
     spec: DesignSpec, best: Sequence[BestSetting], outcomes: Sequence[str], *, fresh: bool
 ) -> str:
     """Format the settings as rows: factors, outcomes, and outcomes with ``fresh`` seeds."""
-    factors = {factor.name: factor for factor in spec.factors}
-    header = ["setting", *factors, *outcomes]
-    header += [f"{name}, fresh seeds" for name in outcomes if fresh]
+    confirmed = outcomes if fresh else ()
     rows = []
     for item in best:
-        levels = (_cell(factor_value(factors[name], value)) for name, value in item.factors.items())
+        levels = map(_cell, labelled_factors(spec, item.factors).values())
         values = (f"{number(value)}{' (pruned)' * item.pruned}" for value in item.values.values())
-        confirmed = [item.confirmed.get(name) for name in outcomes if fresh]
-        figures = (None if figure is None else _fresh(figure) for figure in confirmed)
-        rows.append([item.number, *levels, *values, *figures])
+        rows.append(
+            [item.number, *levels, *values, *(_fresh(item.confirmed.get(name)) for name in confirmed)]
+        )
+    titles = [factor.name for factor in spec.factors]
+    header = ["setting", *titles, *outcomes, *(f"{name}, fresh seeds" for name in confirmed)]
     return table(header, rows, indent="  ")
 
 
@@ -416,13 +406,12 @@ def _fresh_lines(best: Sequence[BestSetting]) -> Iterator[str]:
         yield f"{means}; trust these"
 
 
-def _fresh(figure: Confirmed) -> str:
-    if figure.lost:
-        finished = f"{figure.seeds} of {figure.planned} finished"
-        if not figure.seeds:
-            return finished
-    else:
-        finished = f"n={figure.seeds}"
+def _fresh(figure: Confirmed | None) -> str | None:
+    if figure is None:
+        return None
+    finished = f"{figure.seeds} of {figure.planned} finished" if figure.lost else f"n={figure.seeds}"
+    if not figure.seeds:
+        return finished
     # a single seed has no standard deviation
     spread = f" ± {number(figure.std)}" if figure.seeds > 1 else ""
     return f"{number(figure.mean)}{spread} ({finished})"
@@ -441,15 +430,9 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "folder": summary.folder,
         "settings": summary.states,
         "settled": summary.settings,
-        "ended": summary.ended,
-        "ended_by": summary.ended_by,
-        "interrupted": summary.interrupted,
-        "seconds": summary.seconds,
-        "again": summary.again,
+        **select(summary, "ended", "ended_by", "interrupted", "seconds", "again"),
         "lost": len(summary.lost.runs),
-        "restored": summary.restored,
-        "retried": summary.retried,
-        "retries_left": summary.retries_left,
+        **select(summary, "restored", "retried", "retries_left"),
         "failed": [{"run": run.run, "error": run.error} for run in summary.failures],
         "failed_settings": failed_settings(summary.reasons),
         "best": [best_data(run) for run in summary.best],
@@ -458,8 +441,7 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         else {"runs": confirmed.considered, "finished": confirmed.finished},
         "winner": None if summary.winner is None else summary.folder / summary.winner,
         "collected": None if summary.collected is None else summary.collected.runs,
-        "not_collected": summary.not_collected,
-        "not_read_back": summary.not_read_back,
+        **select(summary, "not_collected", "not_read_back"),
     }
 
 
@@ -470,12 +452,10 @@ def failed_settings(reasons: Mapping[int, str]) -> list[dict[str, Any]]:
 
 def best_data(best: BestSetting) -> dict[str, Any]:
     """Return the data of one of the best settings for ``--json``."""
-    fresh = {name: asdict(figure) for name, figure in best.confirmed.items()}
     return {
         "setting": best.number,
         "factors": best.factors,
         "outcomes": best.values,
-        "fresh_seeds": fresh,
-        "recommended": best.recommended,
-        "pruned": best.pruned,
+        "fresh_seeds": {name: asdict(figure) for name, figure in best.confirmed.items()},
+        **select(best, "recommended", "pruned"),
     }

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ActionError, ContractError, RenderError
 from palaestrai_mosaik.types import (
     ActuatorInformation,
@@ -306,10 +307,8 @@ class BatchEnvironment(World):
             ContractError: an argument has the wrong type or is too small.
         """
         for name, value, least in (("batch", batch, 1), ("first", first, 0), ("max_steps", max_steps, 1)):
-            if value is None and name == "max_steps":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ContractError(f"{name} must be a whole number of at least {least}, not {value!r}")
+            if value is not None or name != "max_steps":
+                check_whole(name, value, least)
         _declare(self, "state", state_shapes, state_dtypes)
         _declare(self, "observation", observation_shapes, observation_dtypes)
         _declare(self, "action", action_shapes, action_dtypes)

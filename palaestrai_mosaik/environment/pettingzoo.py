@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ActionError, ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.core.importing import (
     check_origin,
@@ -374,8 +375,7 @@ class PettingZooEnvironment(Environment):
                 raise ContractError(
                     f"{name} must be {' or '.join(words)}, not {value!r}{did_you_mean(str(value), words)}"
                 )
-        if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
-            raise ContractError(f"patience must be a whole number of at least 1, not {patience!r}")
+        check_whole("patience", patience, 1)
         self.id = id
         self.kwargs = dict(kwargs or {})
         self.api = api

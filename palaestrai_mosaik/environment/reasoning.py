@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Discrete, Space
 from palaestrai_mosaik.types.arrays import BoolMatrix, BoolVector, FloatVector, IndexVector
@@ -69,8 +70,7 @@ class BooleanReasoning(BatchEnvironment):
         cost: float = 0.1,
     ):
         super().__init__(batch=batch, first=first, max_steps=max_steps)
-        if isinstance(free, bool) or not isinstance(free, int) or free < 1:
-            raise ContractError(f"free must be a whole number of at least 1, not {free!r}")
+        check_whole("free", free, 1)
         if not 0.0 <= probability <= 1.0:
             raise ContractError(f"probability must lie within 0 and 1, not {probability!r}")
         self.free = free

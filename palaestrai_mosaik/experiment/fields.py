@@ -270,10 +270,11 @@ def show(value: Any) -> str:
     """Describe a value in a document in a few words."""
     if value is None:
         return "nothing (null)"
-    if isinstance(value, dict):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list" if value else "an empty list"
+    kind = "mapping" if isinstance(value, dict) else "string" if isinstance(value, str) else "list"
+    if isinstance(value, (str, dict, list, tuple)) and not value:
+        return f"an empty {kind}"
+    if isinstance(value, (dict, list, tuple)):
+        return f"a {kind}"
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     text = repr(value)

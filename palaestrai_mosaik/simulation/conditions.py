@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.core.printing import shorten
@@ -228,8 +229,7 @@ class EnvironmentTerminationCondition(TerminationCondition):
             raise ContractError(
                 f"'when' must be 'any' or 'all', not {when!r}" + did_you_mean(str(when), ["any", "all"])
             )
-        if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-            raise ContractError(f"'episodes' must be a whole number of at least 1, not {episodes!r}")
+        check_whole("'episodes'", episodes, 1)
         if episodes > 1 and when != "all":
             raise ContractError("'episodes' needs 'when: all': otherwise no environment begins again")
         self.when = when

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Space
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -84,10 +85,7 @@ def flat_indices(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp
 
 def whole_number(owner: Filter, name: str, value: int, *, least: int = 1) -> int:
     """Check that the parameter ``value`` is an integer of at least ``least``, and return it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ContractError(
-            f"filter {type(owner).__name__}: {name} must be a whole number of at least {least}, not {value!r}"
-        )
+    check_whole(f"filter {type(owner).__name__}: {name}", value, least)
     return value
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 
@@ -44,8 +45,7 @@ class EvolutionStrategyBrain(SearchBrain):
     method = "the evolution strategy"
 
     def __init__(self, population: int = 32, *, learning_rate: float = 0.05, decay: float = 0.0):
-        if isinstance(population, bool) or not isinstance(population, int) or population < 2:
-            raise ContractError(f"population must be a whole number of at least 2, not {population!r}")
+        check_whole("population", population, 2)
         if not 0 < learning_rate < math.inf:
             raise ContractError(f"learning_rate must be positive and finite, not {learning_rate}")
         if not 0 <= decay < 1:

@@ -72,7 +72,7 @@ def read_outcomes(
     for name in at.value:
         item = at.child(name)
         if not isinstance(name, str) or not name or not name.isprintable():
-            findings.error(item.place, f"an outcome's name must be a string, found {show(name)}")
+            findings.error(item.place, f"an outcome's name must be a non-empty string, found {show(name)}")
         elif name in names or name.lower() in RESERVED:
             owner = "a factor" if name in names else "a column of the table of runs"
             findings.error(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from numpy.lib.format import open_memmap
 
 from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types.arrays import Array, IntVector
@@ -392,8 +393,8 @@ class SessionPool:
             terminated: see :meth:`load_sessions`.
             truncated: see :meth:`load_sessions`.
         """
-        if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
-            raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
+        if max_pool_size is not None:
+            check_whole("max_pool_size", max_pool_size, 1)
         by_tick = observation_sequences, action_sequences, reward_seq, is_alive
         sequences = GivenSequences(*by_tick, prev_memories, terminated, truncated)
         added = sessions_of(self.signature, sequences)
@@ -409,8 +410,7 @@ class SessionPool:
 
         Without ``replace`` all differ, and there are at most as many as the pool has.
         """
-        if type(max_n_samples) is not int or max_n_samples < 1:
-            raise ContractError(f"max_n_samples must be a whole number of at least 1, not {max_n_samples!r}")
+        check_whole("max_n_samples", max_n_samples, 1)
         size = len(self.sessions)
         if replace:
             return rng.integers(size, size=max_n_samples)

@@ -18,6 +18,7 @@ from gymnasium.wrappers import TimeLimit
 
 from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective, BatchReadings
 from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.copies import Copies
@@ -251,8 +252,8 @@ def vector_env(
             f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}{did_you_mean(str(backend), BACKENDS)}"
         )
     for name, value in (("num_envs", num_envs), ("max_episode_steps", options.get("max_episode_steps", 1))):
-        if (isinstance(value, bool) or not isinstance(value, int) or value < 1) and value is not None:
-            raise ContractError(f"{name} must be a whole number of at least 1, not {value!r}")
+        if value is not None:
+            check_whole(name, value, 1)
     run_document = as_document(document)
     if backend in (None, "world"):
         try:

@@ -14,6 +14,7 @@ import numpy as np
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.agent.memory import MemoryShard
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 
@@ -31,7 +32,7 @@ from .model import (
 )
 from .muscle import ACTING, FORMAT, SB3Update, read_head
 from .random_states import PrivateRandomness
-from .recipe import check_whole, make_recipe, progress_remaining
+from .recipe import make_recipe, progress_remaining
 from .spaces import action_space, observation_space
 from .transitions import RowReader, check_bodies
 

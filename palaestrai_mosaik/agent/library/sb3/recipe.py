@@ -13,6 +13,7 @@ import torch
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.utils import LinearSchedule
 
+from palaestrai_mosaik.core.checks import check_whole
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 
 ALGORITHMS: Mapping[str, type] = {"PPO": PPO, "A2C": A2C, "SAC": SAC, "TD3": TD3, "DDPG": DDPG, "DQN": DQN}
@@ -177,12 +178,6 @@ def _exploration_rates(values: Mapping[str, Any]) -> tuple[float, float, float] 
     initial, final, fraction = (_share(name, values[name]) for name in EXPLORATION)
     # a fraction of 0 means the final rate from the start
     return (initial, final, fraction) if fraction else (final, final, 1.0)
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise :class:`ContractError` unless ``value`` is an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ContractError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def check_numbers(hyperparameters: Mapping[str, Any]) -> None:
