@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
     from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission
     from palaestrai_mosaik.arsenai.execution.design_check import Extent
+    from palaestrai_mosaik.arsenai.execution.status import LostResults
     from palaestrai_mosaik.arsenai.search import SearchSubmission, TuneSummary
-    from palaestrai_mosaik.arsenai.search.lost import LostResults
     from palaestrai_mosaik.arsenai.search.result import BestSetting, Confirmed
 
 _TITLE = 40

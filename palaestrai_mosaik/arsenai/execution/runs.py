@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from palaestrai_mosaik.arsenai.design.design import available_cores
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
@@ -34,8 +34,11 @@ from .progress import FolderProgress
 from .run_store import orphaned_stores
 from .settings import Settings
 from .status import (
+    RECORDED,
+    STATUSES_TO_EXECUTE,
     RunState,
     RunStatus,
+    RunsToExecute,
     States,
     job_path,
     job_records,
@@ -53,27 +56,6 @@ logger = logging.getLogger(__name__)
 
 #: executors that give each run a store of its own
 OWN_STORES = ("slurm", "parsl")
-
-#: statuses of runs that recorded their end in the store
-_ENDED = ("finished", "pruned")
-
-RunsToExecute = Literal["missing", "unfinished", "failed"]
-_FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
-_MISSING = frozenset(
-    {
-        RunStatus.WAITING,
-        RunStatus.INTERRUPTED,
-        RunStatus.LOST,
-        RunStatus.NODE_FAILED,
-        RunStatus.CANCELLED,
-    }
-)
-#: the statuses of the runs to execute
-STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
-    "missing": _MISSING,
-    "unfinished": _MISSING | _FAILED,
-    "failed": _FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +370,7 @@ def why_unreadable(location: StoreLocation, records: Iterable[JobRecord]) -> str
     runs = [
         record.instance
         for record in records
-        if record.instance is not None and record.status in _ENDED and record.store == location.shown
+        if record.instance is not None and record.status in RECORDED and record.store == location.shown
     ]
     if not runs:
         return None

@@ -148,7 +148,7 @@ def search_result(
     """
     folder = DesignFolder.open(path)
     states = load_run_states(folder, StoreLocation.of(path / RESULTS, store), ask=False, journal=journal)
-    records, lost = states.settings, states.lost_results
+    records, lost = states.settings, [state for state in states.runs if state.lost]
     counts = Counter(record.state for record in records)
     runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
     words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))

@@ -56,7 +56,7 @@ from palaestrai_mosaik.arsenai.design.samplers.sobol import (
 )
 from palaestrai_mosaik.arsenai.design.writer import grow_folder
 from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, Summary, run_folder
-from palaestrai_mosaik.arsenai.execution.runs import RunsToExecute
+from palaestrai_mosaik.arsenai.execution.status import RunsToExecute
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector

@@ -26,7 +26,7 @@ from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.core.seeding import integer_seed
 
-from .settings import first_of, marked_settings, replaced, waiting
+from .settings import Trials, first_of
 
 #: distance of a failure to the worst finished setting, as a share of the range of finished ones
 _MARGIN = 0.1
@@ -37,8 +37,7 @@ def shown_to_sampler(search: SearchSpec, journal: Journal) -> Any:
     if search.failures == "exclude":
         return journal.storage
     # NSGA-II remembers the parents of a generation, so failures must not vanish from it.
-    marked = () if search.sampler == "nsgaii" else marked_settings(journal)
-    return _Shown(journal, marked)
+    return _Shown(journal, () if search.sampler == "nsgaii" else Trials.of(journal).marked)
 
 
 class _Shown:
@@ -338,7 +337,9 @@ class Proposals:
         earlier = [trial.user_attrs.get(SETTING) for trial in trials[:number]]
         if self._spec.seed_policy == "common":
             # The outcome of a retried setting is that of its retry, so nothing repeats the failed one.
-            out = replaced(trials)
+            out = {
+                trial.user_attrs[RETRIES] for trial in trials if {RETRIES, SETTING} <= trial.user_attrs.keys()
+            }
             hashes = [None if attrs is None or attrs["first"] in out else attrs["hash"] for attrs in earlier]
             return (), hashes.index(hash_) if hash_ in hashes else number
         same = (at for at, attrs in enumerate(earlier) if attrs is not None and attrs["values"] == digest)
@@ -353,8 +354,7 @@ class Proposals:
         if trial.params or trial.system_attrs:
             # A process was killed while it wrote a proposal of the sampler.
             return None
-        marked = marked_settings(self._journal)
-        return next(iter(waiting(self._journal.trials(), marked)), None) if marked else None
+        return next(iter(Trials.of(self._journal).waiting), None)
 
     def _propose_again(self, number: int, failed: int) -> Setting:
         """Propose a failed setting again, with the same seeds."""

@@ -9,6 +9,7 @@ result, with the runs that have ended.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ from palaestrai_mosaik.arsenai.design.settings import (
 )
 from palaestrai_mosaik.arsenai.execution import Executor, Settings
 from palaestrai_mosaik.arsenai.execution.early_stopping import Reporting, asks_to_stop
-from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord, Marker, now, with_suffix
+from palaestrai_mosaik.arsenai.execution.job import Evidence, Job, JobRecord, now, with_suffix
 from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
@@ -44,16 +45,7 @@ from .budget import hopeless, runs_left, search_over, spent
 from .claims import PROPOSING, TABLES, Claim, Claims, worker_name
 from .ranking import direction
 from .samplers import Proposals, make_sampler
-from .settings import (
-    TAKEN_OVER,
-    Working,
-    failed_by_themselves,
-    is_number,
-    mark,
-    marked_settings,
-    runs_of,
-    setting_of,
-)
+from .settings import TAKEN_OVER, Trials, Working, mark, runs_of, setting_of
 from .stores import RunStores, Worker
 
 logger = logging.getLogger(__name__)
@@ -63,8 +55,6 @@ _WRITE_EVERY = 1.0
 #: seconds for which a process waits for its turn to propose before it looks for other work; and for its turn to write
 #: the tables, or to mark failed settings
 _TURN, _LONG_TURN = 1.0, 30.0
-#: the statuses of records of runs that have recorded results
-_RECORDED = ("finished", "pruned")
 #: maximum number of attempts of a run if its processes are killed from outside
 _ATTEMPTS = 3
 
@@ -209,7 +199,7 @@ class Search:
                 f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
             )
         try:
-            failed = failed_by_themselves(self.journal.trials(), marked_settings(self.journal))
+            failed = Trials.of(self.journal).failed
             mark(self.journal, failed)
         finally:
             turn.release()
@@ -244,7 +234,7 @@ class Search:
 
     def over(self) -> str | None:
         """Return the reason why the search is over, or None if there are settings to execute or to propose."""
-        return search_over(self._search, self.journal.trials(), marked_settings(self.journal))
+        return search_over(self._search, Trials.of(self.journal))
 
     def runs_of(self, number: int) -> list[PlannedRun]:
         """Return the runs of a proposed setting."""
@@ -260,8 +250,7 @@ class Search:
 
     def records(self) -> list[SettingRecord]:
         """Return the current records of all settings, in order."""
-        marked = marked_settings(self.journal)
-        return [record_of(trial, marked) for trial in self.journal.trials()]
+        return Trials.of(self.journal).records()
 
     def write(self, *, now: bool = False) -> None:
         """Write the tables of the folder, unless they were just written, or another process is writing them."""
@@ -273,15 +262,14 @@ class Search:
         if turn is None:
             return
         try:
-            marked, trials = marked_settings(self.journal), self.journal.trials()
-            for trial in trials[self._growing.rows :]:
+            trials = Trials.of(self.journal)
+            for trial in trials.all[self._growing.rows :]:
                 setting = setting_of(trial)
                 if setting is None:
                     break
                 self._growing.add(setting)
             self._growing.write()
-            records = [record_of(trial, marked) for trial in trials]
-            write_settings(self._path, records, [outcome.name for outcome in self.outcomes])
+            write_settings(self._path, trials.records(), [outcome.name for outcome in self.outcomes])
         finally:
             turn.release()
         self._written = time.monotonic()
@@ -406,14 +394,14 @@ class Search:
 
     def _may_propose(self) -> bool:
         """Whether the budget allows another setting; otherwise, note the reason."""
-        marked, trials = marked_settings(self.journal), self.journal.trials()
+        trials = Trials.of(self.journal)
         self.ended_by = (
-            spent(self._search, trials, marked=marked, reserve=False)
-            or hopeless(trials, marked, self._repeated)
+            spent(self._search, trials, reserve=False)
+            or hopeless(trials, self._repeated)
             or self._failed_fast()
         )
         # Runs of settings in progress may turn out to be unnecessary, so another one may begin once these are settled.
-        left = runs_left(self._search, trials, marked=marked)
+        left = runs_left(self._search, trials)
         self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
         return self.ended_by is None and not self.reserved
 
@@ -427,53 +415,26 @@ class Search:
     def _job(self, working: Working) -> Job | None:
         """Return the job of the next run of a setting, or None if it has ended already and was processed."""
         run = working.runs[len(working.ended)]
-        path = job_path(self._path, run)
-        record, marker = (
-            JobRecord.read(with_suffix(path, ".json")),
-            Marker.read(with_suffix(path, ".running")),
-        )
-        attempts = max(
-            entry.attempt if entry is not None and entry.hash == run.hash else 0 for entry in (record, marker)
-        )
-        if record is not None and record.hash != run.hash:
-            record = None
-        if record is not None and self._is_out_of_reach(run, record):
+        record = self.stores.final_record(run)
+        if record is None:
+            return self.start(run, self.reporting(working.setting, working.ended))
+        if record.instance is not None and self.stores.location(run, record.instance) is None:
             logger.warning(
                 "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
             )
             self._give_back(working)
-            return None
-        resume = None
-        if record is None or not self._has_ended(run, record):
-            finished, resume = self.stores.earlier(run)
-            record = None if finished is None else self.stores.record_of(run, finished)
-        if record is not None:
+        else:
             self._take_in(working, record)
-            return None
-        return self.start(run, attempts + 1, resume, self.reporting(working.setting, working.ended))
+        return None
 
-    def _is_out_of_reach(self, run: PlannedRun, record: JobRecord) -> bool:
-        """Whether a run has recorded its results into a store that this process cannot read."""
-        if record.status not in _RECORDED or record.instance is None:
-            return False
-        return self.stores.location(run, record.instance) is None
-
-    def _has_ended(self, run: PlannedRun, record: JobRecord) -> bool:
-        """Whether a run with this record needs no further attempt."""
-        if record.status in _RECORDED and record.instance is not None:
-            return self.stores.has(run, record.instance)
-        # A run that failed by itself, and whose worker was killed before it could report that.
-        return record.status == "failed" and record.exit_code > 0
-
-    def start(self, run: PlannedRun, attempt: int, resume: str | None, reporting: Reporting | None) -> Job:
-        """Return the job of a run, which begins now.
+    def start(self, run: PlannedRun, reporting: Reporting | None) -> Job:
+        """Return the job of the next attempt at a run, which begins now.
 
         Args:
             run: the run.
-            attempt: the number of the attempt.
-            resume: the instance in the common store to resume; ``None``: there is none.
             reporting: what the run reports while it goes on; ``None``: nothing.
         """
+        path = job_path(self._path, run)
         own_store = self.stores.records_alone(run)
         location = self.stores.own(run) if own_store else self._worker.store
         assert location is not None
@@ -481,11 +442,11 @@ class Search:
             run.uid,
             run.hash,
             self._path / run.file,
-            job_path(self._path, run),
+            path,
             location,
-            attempt,
+            Evidence.of(path, run.hash).attempts + 1,
             # With its own store, the process of the run checks for checkpoints there.
-            resume=None if own_store else resume,
+            resume=None if own_store else self.stores.resumable(run),
             checkpoint_every=self._settings.checkpoint_every,
             own_store=own_store,
             task=self._worker.task,
@@ -562,7 +523,7 @@ class Search:
             outcomes = self.stores.outcomes(run, record.instance, self.outcomes)
         except StoreError as error:
             return {}, str(error)
-        strange = [name for name, value in outcomes.items() if not is_number(value)]
+        strange = [name for name, value in outcomes.items() if not math.isfinite(value)]
         return outcomes, f"run {record.run} has no finite {strange[0]}" if strange else None
 
     def _note(self, working: Working, record: JobRecord, outcomes: dict[str, float]) -> None:
@@ -574,7 +535,7 @@ class Search:
                 steps = store.steps_across([record.instance])[record.instance]
         number = working.number
         id_ = self.journal.trial_id(number)
-        if self._search.prune == "wilcoxon" and all(map(is_number, outcomes.values())) and outcomes:
+        if self._search.prune == "wilcoxon" and all(map(math.isfinite, outcomes.values())) and outcomes:
             value = outcomes[self.outcomes[0].name]
             self.journal.storage.set_trial_intermediate_value(id_, len(working.ended), value)
         working.ended.append(

@@ -33,7 +33,7 @@ from palaestrai_mosaik.arsenai.execution.runs import (
     signals_cancel,
     why_unreadable,
 )
-from palaestrai_mosaik.arsenai.execution.status import load_run_states
+from palaestrai_mosaik.arsenai.execution.status import LostResults, load_run_states
 from palaestrai_mosaik.arsenai.execution.task import GRACE
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK
@@ -41,7 +41,7 @@ from palaestrai_mosaik.store.store import StoreLocation
 
 from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
-from .lost import LostResults, Recovery
+from .lost import Recovery
 from .progress import SearchProgress
 from .ranking import confirm, make_confirming, write_winner
 from .result import BestSetting, best_settings
