@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, PlannedRun
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
-from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database, MissingStoreError
 from palaestrai_mosaik.store.merge import instance_states
@@ -229,6 +229,19 @@ class LostResults:
             if other not in same and _has_results(folder, other, uids)
         )
         return cls(runs, next(others, None))
+
+    def check_store(self, store: StoreLocation, otherwise: str) -> None:
+        """Raise :class:`ExecutionError` if another store than the searched one is to be named.
+
+        Args:
+            store: the searched store.
+            otherwise: what follows from the error, for its message.
+        """
+        if self.other_store is not None:
+            raise ExecutionError(
+                f"the search has recorded results into another store than {store.shown}: name it with --store "
+                f"{self.other_store}; {otherwise}"
+            )
 
     def to_execute(self, *, retry_failed: bool = False) -> list[RunState]:
         """Return the runs to execute again; those that failed again only with ``retry_failed``."""

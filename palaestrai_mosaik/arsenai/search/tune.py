@@ -35,7 +35,7 @@ from palaestrai_mosaik.arsenai.execution.runs import (
 )
 from palaestrai_mosaik.arsenai.execution.status import LostResults, load_run_states
 from palaestrai_mosaik.arsenai.execution.task import GRACE
-from palaestrai_mosaik.core.errors import ExecutionError, StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK
 from palaestrai_mosaik.store.store import StoreLocation
 
@@ -203,11 +203,8 @@ def _work_here(
     folder = DesignFolder.open(search.path)
     states = load_run_states(folder, location, held=True, ask=False)
     lost = LostResults.of(search.path, states, location)
-    if lost.other_store is not None:
-        raise ExecutionError(
-            f"the search has recorded results into another store than {location.shown}: name it with --store "
-            f"{lost.other_store}; nothing was executed (to execute these runs again, remove {search.path / JOBS})"
-        )
+    otherwise = f"nothing was executed (to execute these runs again, remove {search.path / JOBS})"
+    lost.check_store(location, otherwise)
     recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
     if retry_failed:
         summary.retried = search.retry_failed()

@@ -77,7 +77,9 @@ def test_a_run_that_ends_while_states_are_determined_is_not_lost(monkeypatch):
     monkeypatch.setattr(status, "_run_states", determine_later)
     folder = status.DesignFolder.open("f")
     states = status.load_run_states(folder, status.StoreLocation.of(folder.path / "results"))
-    assert states.lost_results == () and "lost" not in {setting.state for setting in states.settings}
+    assert not any(state.lost for state in states.runs) and "lost" not in {
+        setting.state for setting in states.settings
+    }
     states = status.load_run_states(folder, status.StoreLocation.of(folder.path / "results"))
     assert {setting.state for setting in states.settings} == {"complete"}
 
@@ -97,9 +99,11 @@ def test_a_run_that_is_collected_while_states_are_determined_is_not_lost(monkeyp
 
     def collect_between(*arguments):
         """Collect the runs between the reads of their own stores and of the common one, whichever comes first."""
-        instances = {} if own_stores else instances_of(*arguments)
+        monkeypatch.setattr(status, "instances_of", instances_of)
+        common_is_last = bool(own_stores)
+        instances = {} if common_is_last else instances_of(*arguments)
         assert main(["collect", "f", "--remove", "--quiet"]) == 0
-        return instances_of(*arguments) if own_stores else instances
+        return instances_of(*arguments) if common_is_last else instances
 
     monkeypatch.setattr(status, "is_whole", look_into_own_store)
     monkeypatch.setattr(status, "instances_of", collect_between)
@@ -302,6 +306,40 @@ def test_results_that_were_collected_into_another_store_are_named(capsys):
     assert f"name it with --store {other}" in printed(capsys, "status", "f", "--ignore-queue").out
     assert f"name it with --store {other}" in printed(capsys, *RESUME, code=2).err
     assert answered(capsys, *RESUME, "--store", "other")["ended"] == {}
+
+
+def halves():
+    """Execute a search of four runs as a task does, two at a time; yield once two more have ended."""
+    submitted(design(4), tasks=1, settings={"runs_per_task": 2})
+    for _ in range(2):
+        execute_search_task(Path("f"), 1, 0, name="77_0")
+        yield
+
+
+def test_what_is_collected_goes_where_the_first_part_went(capsys):
+    other, half = str(Path("other").absolute()), halves()
+    next(half)
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    next(half)
+    said = printed(capsys, "collect", "f", "--remove", code=2).err
+    assert f"name it with --store {other}; nothing was collected" in said
+    assert not Path("f/results").exists() and len(list(Path("f/stores").glob("[!.]*"))) == 2
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    assert answered(capsys, *RESUME, "--store", "other")["ended"] == {}
+
+
+def test_results_in_two_stores_are_not_made_twice_unasked(capsys):
+    other, half = str(Path("other").absolute()), halves()
+    next(half)
+    assert main(["collect", "f", "--remove", "--quiet"]) == 0
+    Path("f/results").rename("later")
+    next(half)
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    Path("later").rename("f/results")
+    assert f"name it with --store {other}" in printed(capsys, "status", "f", "--ignore-queue").out
+    assert f"name it with --store {other}; nothing was executed" in printed(capsys, *RESUME, code=2).err
+    # once that store is named, its user has decided
+    assert answered(capsys, *RESUME, "--store", "other")["again"] == 2
 
 
 def published():

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from arsenai.search.searches import generated, outcomes, search_design, settings, told, tuned
+from arsenai.search.searches import generated, outcomes, search_design, settings, told, tuned, written
 
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
@@ -164,12 +164,30 @@ def test_documents_that_are_gone_are_missed_and_written_again_byte_for_byte(caps
     assert generated() == whole
 
 
-@pytest.mark.parametrize("name", ["design.csv", "unit_sample.csv", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["design.csv", "unit_sample.csv", "SHA256SUMS", "manifest.json"])
 def test_tables_of_the_folder_that_are_gone_are_written_again(name, capsys):
     tuned(pruning(runs=8, prune="none"))
     whole = generated()
     Path("f", name).unlink()
-    assert main(["resume", "f"]) == 2
-    assert "to write it again: arsenai tune f/design.yml -o f" in capsys.readouterr().err
+    for command in ("status", "resume", "analyse", "report", "submit"):
+        assert main([command, "f"]) == 2
+        said = capsys.readouterr().err
+        assert f"f/{name}: this part of the design's folder is missing" in said
+        assert "to write it again: arsenai tune f/design.yml -o f" in said
     assert main(["tune", "f/design.yml", "-o", "f", "--executor", "inline", "--quiet"]) == 0
     assert generated() == whole
+
+
+def test_a_folder_without_its_manifest_takes_no_other_search(capsys):
+    tuned(pruning(runs=4, prune="none"))
+    before = told()
+    Path("f/manifest.json").unlink()
+    assert main(["tune", written({**pruning(runs=4), "seed": 12}), "-o", "f"]) == 2
+    assert "the folder holds another design: 'valley'" in capsys.readouterr().err
+    # without the design's document, nobody knows whose journal it is
+    Path("f/design.yml").unlink()
+    assert main(["resume", "f"]) == 2
+    assert "put a copy of the design's document back as design.yml" in capsys.readouterr().err
+    shutil.copy(written(pruning(runs=4, prune="none")), "f/design.yml")
+    assert main(["tune", "f/design.yml", "-o", "f", "--executor", "inline", "--quiet"]) == 0
+    assert told() == before and status(capsys)["counts"] == {"finished": 4}

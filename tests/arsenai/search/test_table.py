@@ -14,10 +14,10 @@ from arsenai.search.searches import GATED, search_design, tuned
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.arsenai.design import settings
 from palaestrai_mosaik.arsenai.design.load import load
-from palaestrai_mosaik.arsenai.design.settings import read_journal, read_table, record_of
+from palaestrai_mosaik.arsenai.design.settings import read_journal, read_table
 from palaestrai_mosaik.arsenai.search import search_result
 from palaestrai_mosaik.arsenai.search.search import open_search
-from palaestrai_mosaik.arsenai.search.settings import marked_settings
+from palaestrai_mosaik.arsenai.search.settings import Trials
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import ExecutionError
 
@@ -46,7 +46,7 @@ def status(capsys):
 def of_optuna():
     """Return the settings of the journal as Optuna reads it."""
     journal = open_search(load("f/design.yml"), Path("f"))
-    return [record_of(trial, marked_settings(journal)) for trial in journal.trials()]
+    return Trials.of(journal).records()
 
 
 def front():

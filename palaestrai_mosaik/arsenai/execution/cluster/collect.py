@@ -49,6 +49,7 @@ from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
 from ..job import JobRecord, Marker, held, now, with_suffix
+from ..status import LostResults, load_run_states
 
 #: number of stores per commit, because a commit takes milliseconds
 _TOGETHER = 50
@@ -143,7 +144,8 @@ def collect_folder(
         progress: called with the number of stores done, and their total.
 
     Raises:
-        ExecutionError: another process collects the folder's runs.
+        ExecutionError: another process collects the folder's runs, or results of a search were collected into another
+            store before.
         StoreError: the common store cannot be written; the stores copied so far stay in it.
     """
     location = location or StoreLocation.of(folder.path / RESULTS)
@@ -151,6 +153,9 @@ def collect_folder(
     collected = Collected()
     if not (root / STORES).is_dir():
         return collected
+    if folder.spec.search is not None:
+        states = load_run_states(folder, location, ask=False)
+        LostResults.of(folder.path, states, location).check_store(location, "nothing was collected")
     with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
         for remainder in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
             files.remove_tree(remainder)
