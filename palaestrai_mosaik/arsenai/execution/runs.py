@@ -87,11 +87,10 @@ def select_by_status(states: States, which: RunsToExecute, considered: Collectio
             f"it is unknown which runs the cluster still has: {'; '.join(states.problems)} "
             "(--ignore-queue treats them as lost)"
         )
+    statuses = STATUSES_TO_EXECUTE[which]
     states_considered = [state for state in states.runs if state.planned.uid in considered]
-    chosen = tuple(state for state in states_considered if state.status in STATUSES_TO_EXECUTE[which])
-    kept = Counter(
-        state.status for state in states_considered if state.status not in STATUSES_TO_EXECUTE[which]
-    )
+    chosen = tuple(state for state in states_considered if state.status in statuses)
+    kept = Counter(state.status for state in states_considered if state.status not in statuses)
     return RunSelection(chosen, dict(kept))
 
 
@@ -215,15 +214,7 @@ def run_folder(
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
-        pilots = tuple(
-            f"{entry.name}:" for entry in Submissions(folder.path).all() if entry.executor == "parsl"
-        )
-        # wait for the processes of a dead command on this host
-        wait_for_exits(
-            (folder.path / JOBS).glob("*.running"),
-            2 * GRACE,
-            of=lambda marker: marker.task is None or marker.task.startswith(pilots),
-        )
+        wait_for_dead_command(folder.path)
         summary = Summary(len(considered))
         if orphaned_stores(folder, job_records(folder)):
             # collect them first, because runs that now have the same names would hide them
@@ -262,6 +253,16 @@ def run_folder(
         _collect(folder, location, summary)
     summary.seconds = time.perf_counter() - clock
     return summary
+
+
+def wait_for_dead_command(folder: Path) -> None:
+    """Wait for the processes that a dead command has left on this host in a design folder."""
+    pilots = tuple(f"{entry.name}:" for entry in Submissions(folder).all() if entry.executor == "parsl")
+    wait_for_exits(
+        (folder / JOBS).glob("*.running"),
+        2 * GRACE,
+        of=lambda marker: marker.task is None or marker.task.startswith(pilots),
+    )
 
 
 def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:

@@ -27,9 +27,14 @@ def direction(outcome: OutcomeSpec) -> str:
     return "minimize" if outcome.better == "lower" else "maximize"
 
 
+def cost(value: float, outcome: OutcomeSpec) -> float:
+    """Return the value of an outcome, with the sign at which lower is better."""
+    return value if outcome.better == "lower" else -value
+
+
 def is_better(value: float, other: float, outcome: OutcomeSpec) -> bool:
     """Whether ``value`` is better than ``other``."""
-    return value < other if outcome.better == "lower" else value > other
+    return cost(value, outcome) < cost(other, outcome)
 
 
 def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
@@ -38,34 +43,26 @@ def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRe
     Settings that repeat earlier ones do not count.
     """
     outcomes = sought(spec)
-    signs = [1.0 if item.better == "lower" else -1.0 for item in outcomes]
-    complete = [item for item in records if item.state == "complete" and item.first is None]
-    costs = {
-        item.number: [sign * value for sign, value in zip(signs, item.values, strict=True)]
-        for item in complete
-    }
-    ordered = sorted(complete, key=lambda item: (costs[item.number], item.number))
+    complete = [record for record in records if record.state == "complete" and record.first is None]
+    costs = {record.number: list(map(cost, record.values, outcomes)) for record in complete}
+    ordered = sorted(complete, key=lambda record: (costs[record.number], record.number))
     if len(outcomes) == 1:
         return ordered[:BEST]
     return [
-        item
-        for item in ordered
-        if not any(
-            _dominates(costs[other.number], costs[item.number]) for other in ordered if other is not item
-        )
+        record
+        for record in ordered
+        if not any(_dominates(others, costs[record.number]) for others in costs.values())
     ]
 
 
 def best_pruned(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
     """Return the pruned settings to confirm, in the order of their last reports."""
     assert spec.search is not None
-    sign = 1.0 if sought(spec)[0].better == "lower" else -1.0
     pruned = [
         record for record in records if record.state == "pruned" and record.values and record.first is None
     ]
-    return sorted(pruned, key=lambda record: (sign * record.values[0], record.number))[
-        : spec.search.confirm_pruned
-    ]
+    pruned.sort(key=lambda record: (cost(record.values[0], sought(spec)[0]), record.number))
+    return pruned[: spec.search.confirm_pruned]
 
 
 def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:

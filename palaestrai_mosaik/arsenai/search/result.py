@@ -31,7 +31,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from .ranking import best_pruned, confirmed_rows, direction, is_better, ranked
+from .ranking import best_pruned, confirmed_rows, cost, direction, is_better, ranked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,6 +93,11 @@ class BestSetting:
     confirmed: dict[str, Confirmed]
     recommended: bool = False
     pruned: bool = False
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether runs with fresh seeds have not finished."""
+        return any(outcome.lost for outcome in self.confirmed.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +208,26 @@ def best_settings(
     ]
     if not chosen:
         return []
-    values, outcomes = folder.values(), sought(spec)
-    settings = [
-        BestSetting(
-            record.number,
-            {name: None if value is INACTIVE else value for name, value in values[record.number].items()},
-            dict(zip((outcome.name for outcome in outcomes), record.values, strict=True)),
-            {
-                name: Confirmed.of(of_all[record.number])
-                for name, of_all in fresh.items()
-                if record.number in of_all
-            },
-            pruned=record.state == "pruned",
-        )
-        for record in chosen
-    ]
+    values = folder.values()
+    settings = [_best_setting(spec, record, values[record.number], fresh) for record in chosen]
     order, winner = _ranked_again(spec, settings, fresh)
     return [replace(settings[index], recommended=index == winner) for index in order]
+
+
+def _best_setting(
+    spec: DesignSpec,
+    record: SettingRecord,
+    values: Mapping[str, Any],
+    fresh: Mapping[str, Mapping[int, FloatArray]],
+) -> BestSetting:
+    """Describe a setting by its factors, its outcomes in the search, and those over fresh seeds."""
+    return BestSetting(
+        record.number,
+        {name: None if value is INACTIVE else value for name, value in values.items()},
+        {outcome.name: value for outcome, value in zip(sought(spec), record.values, strict=True)},
+        {name: Confirmed.of(runs[record.number]) for name, runs in fresh.items() if record.number in runs},
+        pruned=record.state == "pruned",
+    )
 
 
 def _ranked_again(
@@ -233,12 +241,7 @@ def _ranked_again(
     if not confirmed:
         return indices, 0
     if len(sought(spec)) > 1:
-        whole = (
-            index
-            for index in confirmed
-            if not any(outcome.lost for outcome in settings[index].confirmed.values())
-        )
-        return indices, next(whole, None)
+        return indices, next((index for index in confirmed if not settings[index].has_lost), None)
     table = np.array([of_first[settings[index].number] for index in confirmed])
     if not np.isfinite(table).any():
         return indices, None
@@ -344,40 +347,22 @@ def importances(spec: DesignSpec, journal: Journal, lost: Collection[int] = ()) 
         journal: its open journal.
         lost: numbers of settings that count as not executed.
     """
-    by_outcome: dict[str, dict[str, Importance]] = {}
     names = [axis.name for axis in spec.axes if all(factor.when is None for factor in axis.factors)]
     complete = [
         trial for trial in journal.trials() if trial.state.name == "COMPLETE" and trial.number not in lost
     ]
     if len(complete) < _LEAST_FOR_IMPORTANCES or len(names) < 2:
-        return by_outcome
-    importance = optuna().importance
-    evaluator = importance.PedAnovaImportanceEvaluator()
-    numbers = [trial.number for trial in complete]
-
-    def divergences(values: Sequence[float]) -> FloatArray:
-        low = dict(zip(numbers, values, strict=True))
-        with quiet():
-            divergence_of = importance.get_param_importances(
-                journal.study,
-                evaluator=evaluator,
-                params=names,
-                # The evaluator leaves out trials without a finite value.
-                target=lambda trial: low.get(trial.number, math.nan),
-                normalize=False,
-            )
-        return np.array([divergence_of[name] for name in names])
-
+        return {}
+    by_outcome: dict[str, dict[str, Importance]] = {}
     for index, outcome in enumerate(sought(spec)):
         # the evaluator looks for low values
-        sign = 1.0 if outcome.better == "lower" else -1.0
-        values = sign * np.array([trial.values[index] for trial in complete])
+        values = np.array([cost(trial.values[index], outcome) for trial in complete])
         if is_constant(values):
             continue
         generator = seeding.generator(spec.seed, "importances", outcome.name)
+        samples = (values, *(generator.permutation(values) for _ in range(_PERMUTATIONS)))
         try:
-            divergence = divergences(values.tolist())
-            permuted = [divergences(generator.permutation(values).tolist()) for _ in range(_PERMUTATIONS)]
+            divergence, *permuted = (_divergences(journal, complete, names, sample) for sample in samples)
         except (ImportError, RuntimeError, ValueError):
             continue
         total = float(divergence.sum())
@@ -388,6 +373,22 @@ def importances(spec: DesignSpec, journal: Journal, lost: Collection[int] = ()) 
             for i in np.argsort(-shares, kind="stable")
         }
     return by_outcome
+
+
+def _divergences(journal: Journal, trials: Sequence[Any], names: list[str], values: FloatArray) -> FloatArray:
+    """Return PED-ANOVA's divergence of each of the factors ``names``, with these values of the trials."""
+    importance = optuna().importance
+    value_of = dict(zip((trial.number for trial in trials), values.tolist(), strict=True))
+    with quiet():
+        divergence_of = importance.get_param_importances(
+            journal.study,
+            evaluator=importance.PedAnovaImportanceEvaluator(),
+            params=names,
+            # The evaluator leaves out trials without a finite value.
+            target=lambda trial: value_of.get(trial.number, math.nan),
+            normalize=False,
+        )
+    return np.array([divergence_of[name] for name in names])
 
 
 def history_figure(folder: str | Path, store: str | None = None) -> Figure:
@@ -424,19 +425,24 @@ def history_figure(folder: str | Path, store: str | None = None) -> Figure:
     curves = [
         Curve("best so far", steps, best, steps=True),
         Curve("each setting", steps, values, points=True),
+        *_fresh_curve(points, best_settings(spec, path, records, store), outcome.name),
     ]
-    steps_at = {item.number: float(item.steps) for item in points}
-    fresh = sorted(
-        (
-            (steps_at[item.number], item.confirmed[outcome.name])
-            for item in best_settings(spec, path, records, store)
-            if outcome.name in item.confirmed and item.confirmed[outcome.name].seeds
-        ),
-        key=lambda pair: pair[0],
-    )
-    if fresh:
-        mean, std = (np.array([getattr(item, name) for _, item in fresh]) for name in ("mean", "std"))
-        at = np.array([at for at, _ in fresh])
-        curves.append(Curve("the best over fresh seeds", at, mean, mean - std, mean + std, points=True))
     title = f"{outcome.name}: {outcome.better} is better"
     return draw_panels([Panel(title, "steps of environments", outcome.name, tuple(curves))], spec.uid)
+
+
+def _fresh_curve(
+    points: Sequence[HistoryPoint], best: Sequence[BestSetting], outcome: str
+) -> Iterator[Curve]:
+    """Yield the curve of the confirmed settings, if there are any."""
+    steps_at = {point.number: float(point.steps) for point in points}
+    # Pruned settings have no point.
+    confirmed = [
+        (steps_at[setting.number], setting.confirmed[outcome])
+        for setting in sorted(best, key=lambda setting: steps_at.get(setting.number, 0.0))
+        if setting.number in steps_at and outcome in setting.confirmed and setting.confirmed[outcome].seeds
+    ]
+    if confirmed:
+        at = np.array([steps for steps, _ in confirmed])
+        mean, std = (np.array([getattr(fresh, name) for _, fresh in confirmed]) for name in ("mean", "std"))
+        yield Curve("the best over fresh seeds", at, mean, mean - std, mean + std, points=True)

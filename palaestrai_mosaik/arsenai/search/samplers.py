@@ -269,19 +269,20 @@ def _count(axis: Axis) -> int | None:
     return None if counts or count is None or count > _FEW else count
 
 
+def _needs(spec: DesignSpec) -> dict[int, set[int]]:
+    """Return the axes that the conditions of each axis's factors depend on, by index."""
+    axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
+    needs: dict[int, set[int]] = {}
+    for index, axis in enumerate(spec.axes):
+        conditions = [factor.when for factor in axis.factors if factor.when is not None]
+        names = (name for when in conditions for name in Expression.parse(when, spec.factors).names)
+        needs[index] = {axis_of[name] for name in names} - {index}
+    return needs
+
+
 def _in_order(spec: DesignSpec) -> Iterator[int]:
     """Yield the indices of the axes, each after the axes that its factors' conditions depend on."""
-    axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
-    needs = {
-        index: {
-            axis_of[name]
-            for factor in axis.factors
-            if factor.when is not None
-            for name in Expression.parse(factor.when, spec.factors).names
-        }
-        - {index}
-        for index, axis in enumerate(spec.axes)
-    }
+    needs = _needs(spec)
     left = list(needs)
     while left:
         free = [index for index in left if not needs[index] & set(left)]

@@ -13,7 +13,7 @@ from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
 from palaestrai_mosaik.arsenai.design.settings import seconds_between
 from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.arsenai.execution.job import Evidence, JobRecord
-from palaestrai_mosaik.arsenai.execution.run_store import KnownInstance, instances_of
+from palaestrai_mosaik.arsenai.execution.run_store import instances_of
 from palaestrai_mosaik.arsenai.execution.status import RECORDED, job_path, run_file_stem
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner.checkpoint import resumable
@@ -82,24 +82,24 @@ class RunStores:
             return record
         if record is not None and record.status in RECORDED and record.instance is not None:
             location = self.location(run, record.instance)
-            if location is None:
+            if location is None or record.instance in self._statuses(location, run):
                 return record
-            with self._opened(location) as store:
-                if any(instance.uid == record.instance for instance in _instances(store, run)):
-                    return record
-        if self._worker.store is None:
-            return None
-        with self._opened(self._worker.store) as store:
-            statuses = {instance.uid: instance.status for instance in _instances(store, run)}
+        statuses = {} if self._worker.store is None else self._statuses(self._worker.store, run)
         finished = next((uid for uid, status in statuses.items() if status == "finished"), None)
         return None if finished is None else self._record_of(run, finished)
+
+    def _statuses(self, location: StoreLocation, run: PlannedRun) -> dict[str, str]:
+        """Return the status of each instance of a run in a store, by uid; the newest last."""
+        with self._opened(location) as store:
+            instances = instances_of(store, [run.hash]).get(run.hash, [])
+        return {instance.uid: instance.status for instance in instances}
 
     def resumable(self, run: PlannedRun) -> str | None:
         """Return the instance of a run in the common store that can be resumed, or None."""
         if self._worker.store is None:
             return None
         with self._opened(self._worker.store) as store:
-            return resumable(store, [instance[:2] for instance in _instances(store, run)])
+            return resumable(store, list(self._statuses(self._worker.store, run).items()))
 
     @contextmanager
     def _opened(self, location: StoreLocation) -> Iterator[Store]:
@@ -139,7 +139,3 @@ class RunStores:
             *(run.uid, run.hash, "finished", instance, self._worker.store.shown, started, ended),
             *(seconds_between(started, ended), 0, None, "", 0, 1, self._worker.task),
         )
-
-
-def _instances(store: Store, run: PlannedRun) -> list[KnownInstance]:
-    return instances_of(store, [run.hash]).get(run.hash, [])

@@ -22,19 +22,17 @@ from palaestrai_mosaik.arsenai.design.settings import (
     retries_of,
 )
 from palaestrai_mosaik.arsenai.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
-from palaestrai_mosaik.arsenai.execution.claim import wait_for_exits
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
-from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.job import JobRecord, held
 from palaestrai_mosaik.arsenai.execution.runs import (
     OWN_STORES,
     collect_stores,
     make_executor,
     signals_cancel,
+    wait_for_dead_command,
     why_unreadable,
 )
 from palaestrai_mosaik.arsenai.execution.status import LostResults, load_run_states
-from palaestrai_mosaik.arsenai.execution.task import GRACE
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK
 from palaestrai_mosaik.store.store import StoreLocation
@@ -50,7 +48,39 @@ from .stores import Worker
 
 
 @dataclass
-class TuneSummary:
+class SearchSummary:
+    """What an execution and a submission of a search tell of it; see :class:`TuneSummary`."""
+
+    folder: Path
+    best: list[BestSetting] = field(default_factory=list)
+    winner: str | None = None
+    ended_by: str | None = None
+    collected: Collected | None = None
+    not_collected: str | None = None
+    not_read_back: str | None = None
+    to_retry: int = 0
+    retries_left: int = 0
+    lost: LostResults = field(default_factory=LostResults)
+    restored: list[str] = field(default_factory=list)
+
+    def count_retries(self, records: Sequence[SettingRecord]) -> None:
+        """Count the settings that may be retried on request, and those that will be."""
+        self.to_retry = count_failed(records)
+        self.retries_left = sum(by is None for by in retries_of(records).values())
+
+    def find_best(self, spec: DesignSpec, records: Sequence[SettingRecord], store: str | None) -> None:
+        """Find the best settings, and write the winner's document unless results are lost."""
+        self.best = best_settings(spec, self.folder, records, store)
+        if self.lost.runs:
+            # A setting with lost results may be the best one.
+            self.best = [replace(setting, recommended=False) for setting in self.best]
+        elif self.best:
+            winner = next((setting.number for setting in self.best if setting.recommended), None)
+            self.winner = write_winner(self.folder, spec, winner)
+
+
+@dataclass
+class TuneSummary(SearchSummary):
     """The result of one execution of a search.
 
     Attributes:
@@ -79,28 +109,17 @@ class TuneSummary:
         restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
-    folder: Path
     states: dict[str, int] = field(default_factory=dict)
     settings: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     again: int = 0
     failures: list[JobRecord] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
-    best: list[BestSetting] = field(default_factory=list)
     confirmed: Summary | None = None
-    winner: str | None = None
-    ended_by: str | None = None
     interrupted: bool = False
     seconds: float = 0.0
-    collected: Collected | None = None
-    not_collected: str | None = None
-    not_read_back: str | None = None
     failed_tasks: FailedTasks | None = None
     retried: int = 0
-    to_retry: int = 0
-    retries_left: int = 0
-    lost: LostResults = field(default_factory=LostResults)
-    restored: list[str] = field(default_factory=list)
 
 
 def tune(
@@ -153,7 +172,7 @@ def tune(
             # Settings of killed processes are still running, so the search can go on.
             summary.ended_by = None
     summary.states = dict(Counter(record.state for record in records))
-    _count_retries(summary, records)
+    summary.count_retries(records)
     summary.reasons = failure_reasons(records)
     is_over = not summary.interrupted and summary.ended_by is not None
     if is_over and summary.not_read_back is None and not summary.lost.runs:
@@ -161,7 +180,7 @@ def tune(
             spec, path, records, store=store, settings=settings, progress=progress.confirming
         )
         summary.interrupted = summary.confirmed is not None and summary.confirmed.interrupted
-    _find_best(spec, summary, records, store)
+    summary.find_best(spec, records, store)
     summary.seconds = time.perf_counter() - clock
     return summary
 
@@ -172,15 +191,7 @@ def _begin(
     """Open a search in its folder; the caller holds the lock of the folder. See :class:`Worker`."""
     growing = GrowingFolder(spec, path)
     growing.begin()
-    # Wait for runs of a killed command.
-    pilots = tuple(
-        f"{submission.name}:" for submission in Submissions(path).all() if submission.executor == "parsl"
-    )
-    wait_for_exits(
-        (path / JOBS).glob("*.running"),
-        2 * GRACE,
-        of=lambda marker: marker.task is None or marker.task.startswith(pilots),
-    )
+    wait_for_dead_command(path)
     check_journal(spec, path)
     worker = Worker(location, own_store=settings.executor in OWN_STORES, writes=writes)
     search = Search(spec, growing, settings, worker)
@@ -215,7 +226,7 @@ def _work_here(
     summary.not_read_back = why_unreadable(location, recorded)
 
 
-def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary) -> list[SettingRecord]:
+def _settings_now(search: Search, location: StoreLocation, summary: SearchSummary) -> list[SettingRecord]:
     """Return the settings of the search; those with lost results, which ``summary`` gets, count as not executed."""
     try:
         states = load_run_states(DesignFolder.open(search.path), location, held=True, ask=False)
@@ -224,23 +235,6 @@ def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary)
         return search.records()
     summary.lost = LostResults.of(search.path, states, location)
     return states.settings
-
-
-def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
-    summary.to_retry = count_failed(records)
-    summary.retries_left = sum(by is None for by in retries_of(records).values())
-
-
-def _find_best(
-    spec: DesignSpec, summary: TuneSummary, records: Sequence[SettingRecord], store: str | None
-) -> None:
-    summary.best = best_settings(spec, summary.folder, records, store)
-    if summary.lost.runs:
-        # A setting with lost results may be the best one.
-        summary.best = [replace(setting, recommended=False) for setting in summary.best]
-    elif summary.best:
-        winner = next((setting.number for setting in summary.best if setting.recommended), None)
-        summary.winner = write_winner(summary.folder, spec, winner)
 
 
 def _wait_for_tasks(
@@ -268,39 +262,20 @@ def _wait_for_tasks(
         search.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSubmission:
-    """The result of :func:`submit` for a search.
+@dataclass(kw_only=True)
+class SearchSubmission(SearchSummary):
+    """The result of :func:`submit` for a search; see :class:`TuneSummary` for the other attributes.
 
     Attributes:
         submitted: the submitted tasks and their work.
-        over: the reason why the search is over; ``None``: it is not.
         confirming: the submission of the design that confirms the best settings; ``None``: there is nothing to confirm
             now.
-        collected: the results copied from runs' own stores to the common one.
-        not_collected: the reason if that failed.
         not_read_back: the reason why the store cannot be read, if so; nothing is confirmed then.
-        best: the best settings until now.
-        winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting, or
-            results are lost.
-        to_retry: number of settings that have failed by themselves, and may be retried on request.
-        retries_left: number of marked settings that were not proposed again yet.
         lost: the lost results, which tasks do not make again.
-        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     submitted: Submitted
-    over: str | None
-    confirming: SubmitSummary | None
-    collected: Collected | None
-    not_collected: str | None
-    not_read_back: str | None
-    best: list[BestSetting]
-    winner: str | None
-    to_retry: int
-    retries_left: int
-    lost: LostResults
-    restored: list[str]
+    confirming: SubmitSummary | None = None
 
 
 def submit(
@@ -333,7 +308,6 @@ def submit(
     """
     path = GrowingFolder.make(spec, path)
     location = StoreLocation.of(path / RESULTS, store)
-    summary = TuneSummary(path)
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location, writes=not dry_run)
         try:
@@ -345,41 +319,37 @@ def submit(
                 dry_run=dry_run,
                 retry_failed=retry_failed,
             )
+            summary = SearchSubmission(path, submitted=submitted, restored=search.restored)
             records = _settings_now(search, location, summary)
-            over = None if summary.lost.to_execute() else search.over()
+            summary.ended_by = None if summary.lost.to_execute() else search.over()
         finally:
             search.close()
-        if over is not None and not dry_run:
+        is_over = summary.ended_by is not None and not dry_run
+        if is_over:
             summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
-    confirming = None
-    folder = None
-    if over is not None and not dry_run and summary.not_read_back is None and not summary.lost.runs:
+    if is_over and summary.not_read_back is None and not summary.lost.runs:
         folder = make_confirming(spec, path, records)
-    if folder is not None:
-        _, summary.not_collected = (
-            collect_stores(folder, StoreLocation.of(folder.path / RESULTS, store))
-            if summary.not_collected is None
-            else (None, summary.not_collected)
-        )
-        confirming = submit_missing(
-            folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
-        )
-    _count_retries(summary, records)
+        if folder is not None:
+            summary.confirming = _submit_confirming(folder, summary, store, settings, ignore_queue)
+    summary.count_retries(records)
     if not dry_run and summary.not_read_back is None:
-        _find_best(spec, summary, records, store)
-    return SearchSubmission(
-        submitted,
-        over,
-        confirming,
-        summary.collected,
-        summary.not_collected,
-        summary.not_read_back,
-        summary.best,
-        summary.winner,
-        summary.to_retry,
-        summary.retries_left,
-        summary.lost,
-        search.restored,
+        summary.find_best(spec, records, store)
+    return summary
+
+
+def _submit_confirming(
+    folder: DesignFolder,
+    summary: SearchSubmission,
+    store: str | None,
+    settings: Settings,
+    ignore_queue: bool,
+) -> SubmitSummary:
+    """Collect and submit the runs that confirm the best settings."""
+    if summary.not_collected is None:
+        location = StoreLocation.of(folder.path / RESULTS, store)
+        summary.not_collected = collect_stores(folder, location)[1]
+    return submit_missing(
+        folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
     )
 
 
