@@ -550,16 +550,17 @@ def time_left(folder: DesignFolder, states: States) -> TimeLeft:
         states: the states of its runs.
     """
     counts = Counter(state.status for state in states.runs)
+    # read only `jobs`, because other settings of the section may be invalid
+    section = folder.spec.resolved.get("execution") or {}
+    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
     durations = [
         state.record.seconds
         for state in states.runs
         if state.status is RunStatus.FINISHED and state.record is not None
     ]
-    median = statistics.median(durations) if durations else None
-    # read only `jobs`, because other settings of the section may be invalid
-    section = folder.spec.resolved.get("execution") or {}
-    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
-    failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
-    ended = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
-    missing = len(states.runs) - ended - failed
-    return TimeLeft(median, processes, None if median is None else median * missing / processes)
+    if not durations:
+        return TimeLeft(None, processes, None)
+    over = (*RECORDED, RunStatus.SKIPPED, *STATUSES_TO_EXECUTE["failed"])
+    missing = len(states.runs) - sum(counts[status] for status in over)
+    median = statistics.median(durations)
+    return TimeLeft(median, processes, median * missing / processes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -219,16 +219,8 @@ class LostResults:
             return cls(runs)
         # The records in a copy of a folder name the original's store, also those of runs with results in the copy.
         same = {store.shown, *(state.record.store for state in here if state.record is not None)}
-        instances = defaultdict(list)
-        for state in runs:
-            if state.record is not None and state.record.instance is not None:
-                instances[state.record.store].append(state.record.instance)
-        others = (
-            other
-            for other, uids in instances.items()
-            if other not in same and _has_results(folder, other, uids)
-        )
-        return cls(runs, next(others, None))
+        others = ((other, uids) for other, uids in _stores_of(runs).items() if other not in same)
+        return cls(runs, next((other for other, uids in others if _has_results(folder, other, uids)), None))
 
     def check_store(self, store: StoreLocation, otherwise: str) -> None:
         """Raise :class:`ExecutionError` if another store than the searched one is to be named.
@@ -344,11 +336,7 @@ class _FolderEvidence:
         self._folder = folder
         self.hashes = {run.uid: run.hash for run in planned}
         self._records = job_records(folder)
-        in_own_store = {
-            run.uid: self._records[run.uid].status
-            for run in planned
-            if run.uid in self._records and _is_whole(folder.path, run, self._records[run.uid])
-        }
+        in_own_store = _statuses_in_own_stores(folder, self._records)
         self._instances = (
             {} if store is None else instances_of(store, list(self.hashes.values()), folder.contents)
         )
@@ -420,6 +408,18 @@ class _FolderEvidence:
         return RunState(run, status, record, marker, instances, assignment, collected)
 
 
+def _statuses_in_own_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[str, str]:
+    """Return the statuses of runs whose own stores have the instance of their record, ended as it says, by uid."""
+    statuses: dict[str, str] = {}
+    for run in folder.documents:
+        record = records.get(run.uid)
+        if record is not None and record.instance is not None and record.status in RECORDED:
+            own_store = Path(run_store_location(folder.path, run_file_stem(run)).location)
+            if is_whole(own_store, record.instance, record.status):
+                statuses[run.uid] = record.status
+    return statuses
+
+
 def _markers(folder: DesignFolder) -> set[str]:
     """Return the names of the files of all markers in ``jobs/``."""
     try:
@@ -469,15 +469,14 @@ def _status(
     for status in (RunStatus.FINISHED, RunStatus.RUNNING):
         if status in statuses:
             return status
-    task_state = None if assignment is None else assignment.state
-    current = assignment is not None and _is_current(record, assignment.attempt)
-    if assignment is not None and task_state is not None and (not current or _will_resume(record)):
-        by_task = _by_task_state(record if current else None, marker, task_state, begun=assignment.begun)
-        if by_task is not None:
-            return by_task
+    by_task = None if assignment is None else _by_task(record, marker, assignment)
+    if by_task is not None:
+        return by_task
     if marker is not None:
-        return RunStatus.LOST if marker.of_this_host or task_state is not None else None
-    return _status_without_process(record, statuses, submitted_again=assignment is not None and not current)
+        is_asked = assignment is not None and assignment.state is not None
+        return RunStatus.LOST if marker.of_this_host or is_asked else None
+    submitted_again = assignment is not None and not _is_current(record, assignment.attempt)
+    return _status_without_process(record, statuses, submitted_again=submitted_again)
 
 
 def _status_without_process(
@@ -495,20 +494,18 @@ def _status_without_process(
     return RunStatus.LOST if gone else RunStatus(record.status)
 
 
-def _by_task_state(
-    record: JobRecord | None, marker: Marker | None, word: TaskState, *, begun: bool
-) -> RunStatus | None:
-    """Derive the status of a run without a final record from its task's state; ``None`` if that does not determine it.
-
-    ``begun``: whether any run of the task has begun.
-    """
+def _by_task(record: JobRecord | None, marker: Marker | None, assignment: TaskAssignment) -> RunStatus | None:
+    """Derive the status of a run without a final record from its task's state; ``None`` if that does not determine it."""
+    word, current = assignment.state, _is_current(record, assignment.attempt)
+    if word is None or (current and not _will_resume(record)):
+        return None
     if word is TaskState.RUNNING and marker is not None:
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
-    if not begun and word in FAILED_BEFORE_RUNS:
+    if not assignment.begun and word in FAILED_BEFORE_RUNS:
         return FAILED_BEFORE_RUNS[word][0]
-    if marker is not None or (record is None and word is TaskState.CANCELLED):
+    if marker is not None or (not current and word is TaskState.CANCELLED):
         return _STATUS_BY_TASK_STATE.get(word)
     return None
 
@@ -520,14 +517,6 @@ def _will_resume(record: JobRecord | None) -> bool:
 
 def _is_current(record: JobRecord | None, attempt: int) -> bool:
     return record is not None and record.attempt >= attempt
-
-
-def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
-    """Whether the run's own store has the instance of its record, which ended as the record says."""
-    if record.instance is None or record.status not in RECORDED:
-        return False
-    own_store = Path(run_store_location(folder, run_file_stem(run)).location)
-    return is_whole(own_store, record.instance, record.status)
 
 
 def load_run_states(
@@ -561,6 +550,15 @@ def load_run_states(
         return _run_states(folder, None, journal, held=held, ask=ask)
     with store:
         return _run_states(folder, store, journal, held=held, ask=ask)
+
+
+def _stores_of(runs: Iterable[RunState]) -> dict[str, list[str]]:
+    """Return the instances of runs by the stores that their records name."""
+    instances = defaultdict(list)
+    for state in runs:
+        if state.record is not None and state.record.instance is not None:
+            instances[state.record.store].append(state.record.instance)
+    return instances
 
 
 def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -361,18 +362,21 @@ def importances(spec: DesignSpec, journal: Journal, lost: Collection[int] = ()) 
             continue
         generator = seeding.generator(spec.seed, "importances", outcome.name)
         samples = (values, *(generator.permutation(values) for _ in range(_PERMUTATIONS)))
-        try:
-            divergence, *permuted = (_divergences(journal, complete, names, sample) for sample in samples)
-        except (ImportError, RuntimeError, ValueError):
-            continue
-        total = float(divergence.sum())
-        shares = divergence / total if total > 0 else np.full(len(names), 1 / len(names))
-        p_adjusted = maxt_adjusted(divergence, np.array(permuted))
-        by_outcome[outcome.name] = {
-            names[i]: Importance(float(shares[i]), float(p_adjusted[i]))
-            for i in np.argsort(-shares, kind="stable")
-        }
+        with suppress(ImportError, RuntimeError, ValueError):
+            divergences = [_divergences(journal, complete, names, sample) for sample in samples]
+            by_outcome[outcome.name] = _importances(names, *divergences)
     return by_outcome
+
+
+def _importances(names: list[str], divergence: FloatArray, *permuted: FloatArray) -> dict[str, Importance]:
+    """Return the importances of the factors ``names``, the largest first, from those of permuted outcomes."""
+    total = float(divergence.sum())
+    shares = divergence / total if total > 0 else np.full(len(names), 1 / len(names))
+    p_adjusted = maxt_adjusted(divergence, np.array(permuted))
+    return {
+        names[i]: Importance(float(shares[i]), float(p_adjusted[i]))
+        for i in np.argsort(-shares, kind="stable")
+    }
 
 
 def _divergences(journal: Journal, trials: Sequence[Any], names: list[str], values: FloatArray) -> FloatArray:

@@ -402,17 +402,13 @@ def _together(first: Summary, then: Summary) -> Summary:
     """Combine the summaries of consecutive rounds; ``then`` also considered the runs of ``first``."""
     if then.collected is not None and first.collected is not None:
         then.collected.runs += first.collected.runs
-    return Summary(
-        then.considered,
+    return replace(
+        then,
         # the runs that the first round executed existed before the second
-        dict(Counter(then.before) - Counter(first.ended)),
-        dict(Counter(first.ended) + Counter(then.ended)),
-        then.not_begun,
-        first.left_out + then.left_out,
-        [*first.failures, *then.failures],
-        first.seconds + then.seconds,
-        then.interrupted,
-        then.collected or first.collected,
-        then.not_collected,
-        then.not_read_back,
+        before=dict(Counter(then.before) - Counter(first.ended)),
+        ended=dict(Counter(first.ended) + Counter(then.ended)),
+        left_out=first.left_out + then.left_out,
+        failures=[*first.failures, *then.failures],
+        seconds=first.seconds + then.seconds,
+        collected=then.collected or first.collected,
     )

@@ -26,7 +26,7 @@ from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.core.seeding import integer_seed
 
-from .settings import Trials, first_of
+from .settings import Trials, first_of, retried
 
 #: distance of a failure to the worst finished setting, as a share of the range of finished ones
 _MARGIN = 0.1
@@ -338,9 +338,7 @@ class Proposals:
         earlier = [trial.user_attrs.get(SETTING) for trial in trials[:number]]
         if self._spec.seed_policy == "common":
             # The outcome of a retried setting is that of its retry, so nothing repeats the failed one.
-            out = {
-                trial.user_attrs[RETRIES] for trial in trials if {RETRIES, SETTING} <= trial.user_attrs.keys()
-            }
+            out = retried(trials)
             hashes = [None if attrs is None or attrs["first"] in out else attrs["hash"] for attrs in earlier]
             return (), hashes.index(hash_) if hash_ in hashes else number
         same = (at for at, attrs in enumerate(earlier) if attrs is not None and attrs["values"] == digest)

@@ -120,6 +120,11 @@ class Trials:
         return sorted(self.marked - {trial.user_attrs.get(RETRIES) for trial in self.all})
 
 
+def retried(trials: Sequence[Any]) -> set[int]:
+    """Return the numbers of the settings that have been proposed again."""
+    return {trial.user_attrs[RETRIES] for trial in trials if {RETRIES, SETTING} <= trial.user_attrs.keys()}
+
+
 def mark(journal: Journal, numbers: Collection[int]) -> None:
     """Mark the settings ``numbers`` for a retry. The caller must have the turn to propose."""
     if numbers:

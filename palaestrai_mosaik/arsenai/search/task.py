@@ -26,7 +26,6 @@ from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.local import LocalExecutor
 from palaestrai_mosaik.arsenai.execution.processes import DEFAULT_METHOD, StartMethod
 from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
-from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.printing import count
 
 from .search import Search, executed
@@ -59,11 +58,7 @@ def execute_search_task(
         ExecutionError: the folder does not have the task, or Optuna is missing here.
     """
     submissions = Submissions(folder)
-    submission = submissions.read(number)
-    if not 0 <= task < submission.tasks:
-        raise ExecutionError(
-            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
-        )
+    submission = submissions.read(number, task=task)
     spec = DesignFolder.open(submissions.folder).spec
     make_folders(submissions.folder)
     began = clock(submissions.folder)

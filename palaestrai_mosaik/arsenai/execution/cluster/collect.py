@@ -230,11 +230,7 @@ class _Collecting:
                 choice = self._choose(run_store, states, marked)
                 if choice is not None:
                     chosen.append(choice)
-        changed = [uid for choice in chosen for uid in choice.missing if uid in states]
-        if changed:
-            with self._target.database.writing() as session:
-                for uid in changed:
-                    remove_rows(session, uid)
+        self._remove_rows([uid for choice in chosen for uid in choice.missing if uid in states])
         placed: list[_Chosen] = []
         for choice in chosen:
             with self._reporting(choice.run_store.path):
@@ -243,6 +239,13 @@ class _Collecting:
                 placed.append(choice)
         if placed:
             self._copy_rows(placed)
+
+    def _remove_rows(self, uids: Sequence[str]) -> None:
+        """Remove the rows of these instances from the target."""
+        if uids:
+            with self._target.database.writing() as session:
+                for uid in uids:
+                    remove_rows(session, uid)
 
     def _states_in_target(self, uids: Sequence[str]) -> dict[str, InstanceState]:
         """Return the states of those instances that are in the target."""
@@ -288,15 +291,17 @@ class _Collecting:
         missing = [
             state.uid for state in states if in_target.get(state.uid) != state.over() or state.uid in gone
         ]
-        changed = [uid for uid in missing if uid in in_target]
-        if changed:
-            # do not replace existing rows by unreadable ones
-            with self._reader.reading(run_store.path) as session:
-                for uid in changed:
-                    check_rows(session, run_store.folder(uid), uid)
+        self._check_rows(run_store, [uid for uid in missing if uid in in_target])
         # the target may have hard links to the same files
         self._verify(run_store, [uid for uid in missing if uid in marked])
         return _Chosen(run_store, missing, states[-1].over().status) if missing else None
+
+    def _check_rows(self, run_store: _RunStore, uids: Sequence[str]) -> None:
+        """Check the rows of these instances, because unreadable ones must not replace those in the target."""
+        if uids:
+            with self._reader.reading(run_store.path) as session:
+                for uid in uids:
+                    check_rows(session, run_store.folder(uid), uid)
 
     def _executed_again(self, run_store: _RunStore) -> bool:
         """Whether the store was found damaged, and the run has since finished in the target."""

@@ -107,11 +107,7 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
         ExecutionError: the folder does not have the task.
     """
     submissions = Submissions(folder)
-    submission = submissions.read(number)
-    if not 0 <= task < submission.tasks:
-        raise ExecutionError(
-            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
-        )
+    submission = submissions.read(number, task=task)
     runs = submissions.task(number, task)
     jobs = [replace(submissions.job(submission, run, name), reporting=reporting) for run in runs]
     make_folders(submissions.folder)

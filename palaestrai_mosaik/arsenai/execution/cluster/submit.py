@@ -542,7 +542,7 @@ def dry_run(
     limit, fitting = settings.time_limit, None
     if limit is not None and seconds:
         fitting = math.floor((limit - settings.warning) / seconds) * at_a_time
-    files, size = experience.files, experience.size
+    stored, of_tasks = _OF_JOBS + _OF_STORE, len(tasks)
     return DryRun(
         runs=runs,
         tasks=len(tasks),
@@ -553,12 +553,17 @@ def dry_run(
         core_seconds=None if seconds is None else sum(rounds) * seconds * settings.cpus,
         seconds=whole,
         fitting=fitting,
-        files=None if files is None else round(runs * (files + _OF_JOBS + _OF_STORE)) + len(tasks),
-        size=None if size is None else runs * (size + EMPTY_DATABASE),
-        collected_files=None if files is None else round(runs * (files + _OF_JOBS)) + len(tasks),
-        collected_size=None if size is None else runs * size,
-        database=None if experience.database is None else runs * experience.database,
+        files=_of_all(runs, experience.files, stored, of_tasks),
+        size=_of_all(runs, experience.size, EMPTY_DATABASE),
+        collected_files=_of_all(runs, experience.files, _OF_JOBS, of_tasks),
+        collected_size=_of_all(runs, experience.size),
+        database=_of_all(runs, experience.database),
     )
+
+
+def _of_all(runs: int, each: float | None, more: int = 0, once: int = 0) -> int | None:
+    """Return the size or number of files of all runs: ``each`` and ``more`` for every run, and some ``once``."""
+    return None if each is None else round(runs * (each + more)) + once
 
 
 def array_sizes(tasks: int, array_size: int) -> tuple[int, ...]:
