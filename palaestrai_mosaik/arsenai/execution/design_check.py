@@ -43,6 +43,10 @@ class _Recorded:
         """Return the bodies of the agent ``agent``, or of all agents for ``None``."""
         return [body for record in self.agents if agent in (None, record.name) for body in record.bodies]
 
+    def rewards(self, agent: str | None) -> list[str]:
+        """Return the names of the rewards of an agent, or of all agents for ``None``."""
+        return [reward for body in self.bodies(agent) for reward in body.rewards]
+
 
 class OutcomeCheck:
     """Finds outcomes of a design that no run records.
@@ -119,7 +123,7 @@ def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
         )
     source, _, quantity = outcome.of.partition(".")
     if source == "reward" and not there.replayed:
-        names = [reward for body in there.bodies(outcome.agent) for reward in body.rewards]
+        names = there.rewards(outcome.agent)
         return "" if rewards_meant(quantity, names) else _unknown(source, quantity, names, name)
     if source in ("reading", "setpoint"):
         names = _channel_names(source, outcome.agent, there)

@@ -14,14 +14,7 @@ from palaestrai_mosaik.core.errors import FAILED, FINISHED
 
 from .executor import Executor, PreloadedClass
 from .job import Job, JobRecord, Marker, RecordStatus, write_end
-from .processes import (
-    DEFAULT_METHOD,
-    Ended,
-    Launcher,
-    StartMethod,
-    describe_exit,
-    make_launcher,
-)
+from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, describe_exit, make_launcher
 from .task import EXIT_LEFT_OUT
 
 #: seconds between two checks of records, time limits and interrupts

@@ -26,13 +26,7 @@ from .cluster.scheduler import TaskState
 from .cluster.submission import TaskRun, run_store_location
 from .cluster.task_assignment import TaskAssignment, task_assignments
 from .job import Evidence, JobRecord, Marker, is_stale, with_suffix
-from .run_store import (
-    KnownInstance,
-    instances_of,
-    is_whole,
-    orphaned_stores,
-    uncollected_contents,
-)
+from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, uncollected_contents
 
 
 class RunStatus(StrEnum):
@@ -141,13 +135,7 @@ _KEPT = (*RECORDED, RunStatus.RUNNING, RunStatus.QUEUED)
 RunsToExecute = Literal["missing", "unfinished", "failed"]
 _FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
 _MISSING = frozenset(
-    {
-        RunStatus.WAITING,
-        RunStatus.INTERRUPTED,
-        RunStatus.LOST,
-        RunStatus.NODE_FAILED,
-        RunStatus.CANCELLED,
-    }
+    {RunStatus.WAITING, RunStatus.INTERRUPTED, RunStatus.LOST, RunStatus.NODE_FAILED, RunStatus.CANCELLED}
 )
 #: the statuses of the runs to execute
 STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
@@ -451,10 +439,7 @@ def _mark_dead_instances(
 
 
 def _status(
-    record: JobRecord | None,
-    marker: Marker | None,
-    statuses: list[str],
-    assignment: TaskAssignment | None,
+    record: JobRecord | None, marker: Marker | None, statuses: list[str], assignment: TaskAssignment | None
 ) -> RunStatus | None:
     """Determine the status of a run; ``None`` if it depends on the age of the marker.
 

@@ -145,9 +145,12 @@ def states_of(folder: Path) -> dict[int, dict[int, TaskState]]:
     submissions = Submissions(folder)
     return {
         submission.number: search_task_states(submissions, submission)
-        for submission in submissions.all()
-        if submission.search and submission.executor == "slurm"
+        for submission in _of_search(submissions)
     }
+
+
+def _of_search(submissions: Submissions) -> list[Submission]:
+    return [entry for entry in submissions.all() if entry.search and entry.executor == "slurm"]
 
 
 class FailedTasks(NamedTuple):
@@ -283,8 +286,7 @@ class TaskWatch:
         try:
             states = {
                 submission.number: self._states(submission, before.get(submission.number, {}))
-                for submission in self._submissions.all()
-                if submission.search and submission.executor == "slurm"
+                for submission in _of_search(self._submissions)
             }
         except SchedulerError as error:
             if not self._silent:

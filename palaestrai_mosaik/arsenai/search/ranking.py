@@ -13,7 +13,7 @@ from palaestrai_mosaik.arsenai.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import SettingRecord
-from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, Summary, run_folder
+from palaestrai_mosaik.arsenai.execution.job import write_file
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.seeding import integer_seed
@@ -73,22 +73,6 @@ def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
 ROWS, WINNER = "search/confirmed.csv", "search/winner.yml"
 
 
-def confirm(
-    spec: DesignSpec,
-    path: Path,
-    records: Sequence[SettingRecord],
-    *,
-    store: str | None,
-    settings: Settings,
-    progress: FolderProgress,
-) -> Summary | None:
-    """Execute the best settings of a finished search with fresh seeds; return None if there is nothing to confirm."""
-    folder = make_confirming(spec, path, records)
-    if folder is None:
-        return None
-    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
-
-
 def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecord]) -> DesignFolder | None:
     """Generate the design that confirms the best settings of a finished search, or None without any."""
     assert spec.search is not None
@@ -99,10 +83,7 @@ def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecor
         path / CONFIRM, force=True
     )
     lines = "".join(f"{row},{record.number}\n" for row, record in enumerate(chosen))
-    try:
-        files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
-    except OSError as error:
-        raise ExecutionError(f"cannot write {path / ROWS}: {error.strerror}") from error
+    write_file(path / ROWS, f"row,setting\n{lines}", durable=False)
     return folder
 
 

@@ -21,7 +21,7 @@ from palaestrai_mosaik.arsenai.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, retries_text
-from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.arsenai.execution.journal import Journal, optuna, quiet
 from palaestrai_mosaik.arsenai.execution.status import load_run_states
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
@@ -32,7 +32,8 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from .ranking import best_pruned, confirmed_rows, cost, direction, is_better, ranked
+from .ranking import best_pruned, confirmed_rows, cost, is_better, ranked
+from .search import open_search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,28 +155,37 @@ def search_result(
     """
     folder = DesignFolder.open(path)
     states = load_run_states(folder, StoreLocation.of(path / RESULTS, store), ask=False, journal=journal)
-    records, lost = states.settings, [state for state in states.runs if state.lost]
-    counts = Counter(record.state for record in records)
-    runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
-    words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
-    summary = f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')}, {count(steps, 'environment step')}."
-    again = retries_text(records)
-    if again:
-        summary += f" {again[0].upper()}{again[1:]}."
-    if lost:
-        summary += (
-            f" Results of {count(len(lost), 'run')} are gone: their settings count as not executed (arsenai resume {path} "
-            "executes these runs again)."
-        )
-    summary += "".join(f" {text}" for text in (*_ties(spec, records), *_constant(spec, records)))
+    records, lost = states.settings, sum(state.lost for state in states.runs)
+    sentences = list(_summary(spec, path, records, lost))
     shares: Importances = {}
     if find_spec("optuna") is not None and states.journal.trials:
         lost_settings = {record.number for record in records if record.state == "lost"}
-        shares = importances(spec, _journal(spec, path), lost_settings)
-        sentences = explained_by_chance(shares, spec.analysis.confidence)
-        summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
+        shares = importances(spec, open_search(spec, path), lost_settings)
+        sentences += map(_sentence, explained_by_chance(shares, spec.analysis.confidence))
     best = best_settings(spec, path, records, store, folder)
-    return SearchResult(summary, best, history(spec, records), shares)
+    return SearchResult(" ".join(sentences), best, history(spec, records), shares)
+
+
+def _summary(spec: DesignSpec, path: Path, records: Sequence[SettingRecord], lost: int) -> Iterator[str]:
+    """Yield sentences on the settings of a search; ``lost``: the number of runs with lost results."""
+    counts = Counter(record.state for record in records)
+    runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
+    words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
+    yield f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')}, {count(steps, 'environment step')}."
+    again = retries_text(records)
+    if again:
+        yield _sentence(again)
+    if lost:
+        yield (
+            f"Results of {count(lost, 'run')} are gone: their settings count as not executed (arsenai resume {path} "
+            "executes these runs again)."
+        )
+    yield from _ties(spec, records)
+    yield from _constant(spec, records)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def best_settings(
@@ -296,10 +306,6 @@ def history(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[HistoryP
             best = value if best is None or is_better(value, best, outcome) else best
             points.append(HistoryPoint(record.number, runs, steps, value, best))
     return points
-
-
-def _journal(spec: DesignSpec, path: Path) -> Journal:
-    return open_journal(path, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
 
 
 def _ties(spec: DesignSpec, records: Sequence[SettingRecord]) -> Iterator[str]:

@@ -254,19 +254,11 @@ def _widest(results: Results, indices: Sequence[SensitivityResult]) -> dict[str,
         for row in rows.to_dict("records"):
             # the upper end of ST is at most 1
             width = float(max(row["high"] - row["value"], row["value"] - row["low"]))
+            index, outcome = row["index"], result.outcome
             if not math.isfinite(width):
-                return {
-                    "interval": None,
-                    "outcome": result.outcome,
-                    "refused": f"{row['index']} has no interval",
-                }
+                return {"interval": None, "outcome": outcome, "refused": f"{index} has no interval"}
             if width > widest["interval"]:
-                widest = {
-                    "interval": width,
-                    "index": row["index"],
-                    "factor": row["factor"],
-                    "outcome": result.outcome,
-                }
+                widest = {"interval": width, "index": index, "factor": row["factor"], "outcome": outcome}
     return widest
 
 
@@ -378,12 +370,7 @@ def run_rounds(
     whole: Summary | None = None
     while True:
         summary = run_folder(
-            folder,
-            which=which,
-            store=store,
-            settings=settings,
-            progress=progress,
-            ignore_queue=ignore_queue,
+            folder, which=which, store=store, settings=settings, progress=progress, ignore_queue=ignore_queue
         )
         whole = summary if whole is None else _together(whole, summary)
         stopped = summary.interrupted or summary.not_begun or summary.left_out

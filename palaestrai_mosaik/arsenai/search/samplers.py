@@ -136,23 +136,19 @@ def _sampler(name: SearchSampler, spec: DesignSpec, seed: int, **options: Any) -
         with quiet():
             if name == "random":
                 return samplers.RandomSampler(seed=seed)
+            if name == "nsgaii":
+                return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+            options |= {"seed": seed, "warn_independent_sampling": False}
             if name == "cmaes":
-                return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+                return samplers.CmaEsSampler(**options)
             if name == "gp":
                 # Optuna would import it only with a proposal, in the middle of a search.
                 if find_spec("torch") is None:
                     raise ImportError("there is no torch")
-                return samplers.GPSampler(seed=seed, warn_independent_sampling=False)
-            if name == "nsgaii":
-                return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+                return samplers.GPSampler(**options)
             conditional = any(factor.when is not None for factor in spec.factors)
-            return samplers.TPESampler(
-                seed=seed,
-                multivariate=True if conditional else None,
-                group=conditional,
-                warn_independent_sampling=False,
-                **options,
-            )
+            grouped = {"multivariate": True, "group": True} if conditional else {}
+            return samplers.TPESampler(**options, **grouped)
     except ImportError as error:
         extra = "rl" if name == "gp" else "search"
         raise ExecutionError(

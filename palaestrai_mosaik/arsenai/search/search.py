@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from palaestrai_mosaik.arsenai.design.settings import (
     STOPPED,
     EndedRun,
     SettingRecord,
+    Trial,
     read_journal,
     record_of,
     write_settings,
@@ -70,19 +71,23 @@ def check_journal(spec: DesignSpec, folder: Path) -> None:
     Raises:
         ExecutionError: the journal is damaged, or has a setting that the design cannot have.
     """
-    outcomes = {outcome.name for outcome in sought(spec)}
     for trial in read_journal(folder).trials:
-        setting, runs = trial.user_attrs.get(SETTING), trial.user_attrs.get(RUNS, ())
-        fits = setting is None or (
-            len(setting["unit"]) == len(spec.axes) and setting["first"] <= trial.number
-        )
-        has_setting = setting is not None or not runs
-        has_outcomes = all(not run["outcomes"] or run["outcomes"].keys() == outcomes for run in runs)
-        if not (fits and has_setting and has_outcomes and len(runs) <= spec.repetitions):
+        if not _fits(spec, trial):
             raise ExecutionError(
                 f"setting {trial.number} in {folder / FOLDER / JOURNAL} does not fit the design; put back a copy of the "
                 "file, or delete the lines of this setting and all that follow"
             )
+
+
+def _fits(spec: DesignSpec, trial: Trial) -> bool:
+    """Whether the design can have the point of a setting, and the outcomes of its runs."""
+    setting, runs = trial.user_attrs.get(SETTING), trial.user_attrs.get(RUNS, ())
+    if setting is None:
+        return not runs
+    outcomes = {outcome.name for outcome in sought(spec)}
+    has_outcomes = all(not run["outcomes"] or run["outcomes"].keys() == outcomes for run in runs)
+    has_point = len(setting["unit"]) == len(spec.axes) and setting["first"] <= trial.number
+    return has_point and has_outcomes and len(runs) <= spec.repetitions
 
 
 class Search:
@@ -95,17 +100,22 @@ class Search:
         assert spec.search is not None
         self.spec, self._search = spec, spec.search
         self._growing, self._settings, self._worker = growing, settings, worker
-        self._path = growing.path
+        #: the folder of the design
+        self.path = growing.path
+        #: whether nothing more begins after a failure
+        self.fail_fast = settings.fail_fast
+        #: the files of run documents that this process has written again, because they were missing or edited
+        self.restored = growing.restored
         #: the objectives
         self.outcomes = sought(spec)
-        self.journal = open_search(spec, self._path)
+        self.journal = open_search(spec, self.path)
         self._name = worker_name(worker.task)
-        self._claims = Claims(self._path, spec.hash, worker.task)
+        self._claims = Claims(self.path, spec.hash, worker.task)
         self._proposals = Proposals(spec, self.journal, growing, self._name)
         self._working: dict[int, Working] = {}
         self._ready: deque[Working] = deque()
         #: the stores of the runs
-        self.stores = RunStores(self._path, worker)
+        self.stores = RunStores(self.path, worker)
         self._phase: int | None = None
         self._attempts: dict[str, int] = {}
         self._written = -float("inf")
@@ -144,20 +154,23 @@ class Search:
 
     def ended(self, record: JobRecord) -> SettingRecord | None:
         """Process the end of a run; return its setting if this settles it."""
-        working = next(
-            candidate
-            for candidate in self._working.values()
-            if any(run.uid == record.run for run in candidate.runs)
-        )
+        working = self._working_on(record.run)
+        assert working is not None
         settled = self._take_in(working, record)
         self.write()
         return record_of(self.journal.trial(working.number)) if settled else None
 
     def leave(self, run: str) -> None:
         """Release the setting of ``run``, which another process executes."""
-        for working in list(self._working.values()):
-            if any(planned.uid == run for planned in working.runs):
-                self._give_back(working)
+        working = self._working_on(run)
+        if working is not None:
+            self._give_back(working)
+
+    def _working_on(self, run: str) -> Working | None:
+        """Return the setting in progress that has a run."""
+        return next(
+            (item for item in self._working.values() if run in {planned.uid for planned in item.runs}), None
+        )
 
     def settle(self) -> None:
         """Process the ends of runs in settings without a worker, without starting anything."""
@@ -198,11 +211,9 @@ class Search:
             raise ExecutionError(
                 f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
             )
-        try:
+        with turn:
             failed = Trials.of(self.journal).failed
             mark(self.journal, failed)
-        finally:
-            turn.release()
         # Earlier failures no longer count.
         self.failures.clear()
         self._failed_before = self._count_failed()
@@ -216,21 +227,6 @@ class Search:
         self._working.clear()
         self.write(now=True)
         self.stores.close()
-
-    @property
-    def path(self) -> Path:
-        """The folder of the design."""
-        return self._path
-
-    @property
-    def fail_fast(self) -> bool:
-        """Whether nothing more begins after a failure."""
-        return self._settings.fail_fast
-
-    @property
-    def restored(self) -> list[str]:
-        """The files of run documents that this process has written again, because they were missing or edited."""
-        return self._growing.restored
 
     def over(self) -> str | None:
         """Return the reason why the search is over, or None if there are settings to execute or to propose."""
@@ -261,7 +257,7 @@ class Search:
         turn = self._claims.turn(TABLES, _LONG_TURN if now else 0.0)
         if turn is None:
             return
-        try:
+        with turn:
             trials = Trials.of(self.journal)
             for trial in trials.all[self._growing.rows :]:
                 setting = setting_of(trial)
@@ -269,9 +265,7 @@ class Search:
                     break
                 self._growing.add(setting)
             self._growing.write()
-            write_settings(self._path, trials.records(), [outcome.name for outcome in self.outcomes])
-        finally:
-            turn.release()
+            write_settings(self.path, trials.records(), [outcome.name for outcome in self.outcomes])
         self._written = time.monotonic()
 
     def _count_failed(self) -> int:
@@ -292,12 +286,10 @@ class Search:
             if turn is None:
                 self.waiting = True
                 return False
-            try:
+            with turn:
                 if self._may_propose():
                     self._begin_new()
                     return True
-            finally:
-                turn.release()
         # Other workers may have died since the last look. This process must not end before it has checked.
         number = None if self._working else self._claims.without_worker(self._unsettled(), last=True)
         return number is not None and self._take_over(number)
@@ -322,24 +314,19 @@ class Search:
         setting = setting_of(trial)
         if setting is not None:
             runs = self._growing.planned(setting)[0]
-            markers = [with_suffix(job_path(self._path, run), ".running") for run in runs]
+            markers = [with_suffix(job_path(self.path, run), ".running") for run in runs]
             if self._claims.are_executed(markers, wait=not self._working):
                 self._claims.avoid(number)
                 claim.release()
                 return True
-            self._note_taken_over(trial)
-            self._begin_claimed(number, claim)
-            return True
-        turn = self._claims.turn(PROPOSING, _TURN)
-        if turn is None:
+        turn = None if setting is not None else self._claims.turn(PROPOSING, _TURN)
+        if setting is None and turn is None:
             self.waiting = True
             claim.release()
             return False
-        try:
+        with turn or nullcontext():
             self._note_taken_over(trial)
             self._begin_claimed(number, claim)
-        finally:
-            turn.release()
         return True
 
     def _begin_claimed(self, number: int, claim: Claim) -> None:
@@ -398,17 +385,15 @@ class Search:
         self.ended_by = (
             spent(self._search, trials, reserve=False)
             or hopeless(trials, self._repeated)
-            or self._failed_fast()
+            or ("a run failed" if self._has_failed_fast() else None)
         )
         # Runs of settings in progress may turn out to be unnecessary, so another one may begin once these are settled.
         left = runs_left(self._search, trials)
         self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
         return self.ended_by is None and not self.reserved
 
-    def _failed_fast(self) -> str | None:
-        if self.fail_fast and (self.failures or self._count_failed() > self._failed_before):
-            return "a run failed"
-        return None
+    def _has_failed_fast(self) -> bool:
+        return self.fail_fast and (bool(self.failures) or self._count_failed() > self._failed_before)
 
     # runs
 
@@ -434,14 +419,14 @@ class Search:
             run: the run.
             reporting: what the run reports while it goes on; ``None``: nothing.
         """
-        path = job_path(self._path, run)
+        path = job_path(self.path, run)
         own_store = self.stores.records_alone(run)
         location = self.stores.own(run) if own_store else self._worker.store
         assert location is not None
         job = Job(
             run.uid,
             run.hash,
-            self._path / run.file,
+            self.path / run.file,
             path,
             location,
             Evidence.of(path, run.hash).attempts + 1,
@@ -462,7 +447,7 @@ class Search:
             return None
         outcome = self.outcomes[0]
         return Reporting(
-            self._path,
+            self.path,
             self.spec.uid,
             direction(outcome),
             setting.number,
@@ -618,16 +603,19 @@ def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
     The caller must return each record to the search (:meth:`Search.ended`) before it takes the next one.
     """
     left = 0
-    while True:
-        for record in executor.run(search):
-            yield record
-            for run in executor.left_out[left:]:
-                search.leave(run)
-            left = len(executor.left_out)
-            if search.cancelled:
-                executor.cancel()
+
+    def release() -> None:
+        nonlocal left
         for run in executor.left_out[left:]:
             search.leave(run)
         left = len(executor.left_out)
+
+    while True:
+        for record in executor.run(search):
+            yield record
+            release()
+            if search.cancelled:
+                executor.cancel()
+        release()
         if executor.cancelled or not search.waiting:
             return

@@ -96,6 +96,7 @@ def execute_search_task(
     finally:
         search.close()
     not_begun = int(executor.cancelled and search.ended_by is None and not ended["interrupted"])
+    moved_on = ended.total() > ended["interrupted"]
     outcome = TaskOutcome(
         finished=ended["finished"] + ended["pruned"],
         failed=ended["failed"],
@@ -103,8 +104,7 @@ def execute_search_task(
         left_out=len(executor.left_out),
         not_begun=not_begun,
         ended=executor.cancelled,
-        moved_on=ended.total() > ended["interrupted"]
-        or any(newest_checkpoint(job) > began for job in search.started),
+        moved_on=moved_on or any(newest_checkpoint(job) > began for job in search.started),
     )
     words = ", ".join(f"{n} {status}" for status, n in sorted(ended.items())) or "no run"
     ended_by = search.ended_by or (

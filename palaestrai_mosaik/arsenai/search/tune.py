@@ -15,13 +15,14 @@ from pathlib import Path
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
-from palaestrai_mosaik.arsenai.design.settings import (
-    SettingRecord,
-    count_failed,
-    failure_reasons,
-    retries_of,
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord, count_failed, failure_reasons, retries_of
+from palaestrai_mosaik.arsenai.execution import (
+    Settings,
+    SubmitSummary,
+    Summary,
+    run_folder,
+    submit_missing,
 )
-from palaestrai_mosaik.arsenai.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
 from palaestrai_mosaik.arsenai.execution.job import JobRecord, held
 from palaestrai_mosaik.arsenai.execution.runs import (
@@ -41,7 +42,7 @@ from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
 from .lost import Recovery
 from .progress import SearchProgress
-from .ranking import confirm, make_confirming, write_winner
+from .ranking import make_confirming, write_winner
 from .result import BestSetting, best_settings
 from .search import Search, check_journal, executed
 from .stores import Worker
@@ -176,10 +177,12 @@ def tune(
     summary.reasons = failure_reasons(records)
     is_over = not summary.interrupted and summary.ended_by is not None
     if is_over and summary.not_read_back is None and not summary.lost.runs:
-        summary.confirmed = confirm(
-            spec, path, records, store=store, settings=settings, progress=progress.confirming
-        )
-        summary.interrupted = summary.confirmed is not None and summary.confirmed.interrupted
+        folder = make_confirming(spec, path, records)
+        if folder is not None:
+            summary.confirmed = run_folder(
+                folder, which="unfinished", store=store, settings=settings, progress=progress.confirming
+            )
+            summary.interrupted = summary.confirmed.interrupted
     summary.find_best(spec, records, store)
     summary.seconds = time.perf_counter() - clock
     return summary
@@ -207,7 +210,7 @@ def _work_here(
     summary: TuneSummary,
     retry_failed: bool,
 ) -> None:
-    """Execute the runs of the search from this process.
+    """Execute runs with lost results again, then those of the search, until nothing is left or the user ends it.
 
     Raises :class:`ExecutionError` if another store has results that are missing in this one.
     """
@@ -222,8 +225,29 @@ def _work_here(
         states = load_run_states(folder, location, held=True, ask=False)
     executor = make_executor(settings, folder)
     progress.begin_search(search.spec, states.settings, executor.processes)
-    recorded = work(search, recovery, executor, progress, summary)
-    summary.not_read_back = why_unreadable(location, recorded)
+    records: list[JobRecord] = []
+    try:
+        with signals_cancel(executor, progress):
+            for record in executor.run(recovery) if recovery.runs else ():
+                records.append(record)
+                recovery.ended(record)
+                progress.ended(record)
+            for setting in recovery.settings():
+                progress.settled(setting)
+            for record in () if executor.cancelled else executed(search, executor):
+                records.append(record)
+                settled = search.ended(record)
+                progress.ended(record)
+                if settled is not None:
+                    summary.settings += 1
+                    progress.settled(settled)
+    finally:
+        progress.end()
+        search.close()
+        summary.ended = dict(Counter(record.status for record in records))
+        summary.interrupted = executor.cancelled
+        summary.again = recovery.recorded
+    summary.not_read_back = why_unreadable(location, records)
 
 
 def _settings_now(search: Search, location: StoreLocation, summary: SearchSummary) -> list[SettingRecord]:
@@ -338,11 +362,7 @@ def submit(
 
 
 def _submit_confirming(
-    folder: DesignFolder,
-    summary: SearchSubmission,
-    store: str | None,
-    settings: Settings,
-    ignore_queue: bool,
+    folder: DesignFolder, summary: SearchSubmission, store: str | None, settings: Settings, ignore_queue: bool
 ) -> SubmitSummary:
     """Collect and submit the runs that confirm the best settings."""
     if summary.not_collected is None:
@@ -351,38 +371,3 @@ def _submit_confirming(
     return submit_missing(
         folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
     )
-
-
-def work(
-    search: Search, recovery: Recovery, executor: Executor, progress: SearchProgress, summary: TuneSummary
-) -> list[JobRecord]:
-    """Execute runs with lost results again, then the jobs of ``search``, until nothing is left or the user ends it.
-
-    Returns:
-        The records of all runs.
-    """
-    records: list[JobRecord] = []
-    try:
-        with signals_cancel(executor, progress):
-            for record in executor.run(recovery) if recovery.runs else ():
-                records.append(record)
-                recovery.ended(record)
-                progress.ended(record)
-            for setting in recovery.settings():
-                progress.settled(setting)
-            for record in () if executor.cancelled else executed(search, executor):
-                records.append(record)
-                settled = search.ended(record)
-                progress.ended(record)
-                if settled is not None:
-                    summary.settings += 1
-                    progress.settled(settled)
-    finally:
-        progress.end()
-        search.close()
-        summary.ended, summary.interrupted = (
-            dict(Counter(record.status for record in records)),
-            executor.cancelled,
-        )
-        summary.again = recovery.recorded
-    return records

@@ -159,22 +159,26 @@ def collect_folder(
     with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
         for remainder in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
             files.remove_tree(remainder)
-        run_stores = []
-        for path in (root / STORES).iterdir():
-            if path.name[0] == "." or path.is_symlink() or not path.is_dir():
-                continue
-            try:
-                run_stores.append(_RunStore(path, instance_uids(path)))
-            except OSError as error:
-                collected.damaged[path] = str(error)
-        run_stores.sort(
-            key=lambda run_store: (run_store.uids[:1], run_store.path)
-        )  # uids begin with the time
+        run_stores = _run_stores(root, collected)
         if run_stores:
             with location.open(create=True) as target:
                 collecting = _Collecting(root, target, location.shown, collected, remove, _needed(folder))
                 collecting.all(run_stores, progress)
     return collected
+
+
+def _run_stores(root: Path, collected: Collected) -> list[_RunStore]:
+    """Return the own stores of runs in a design folder, the oldest first; note those that cannot be listed."""
+    run_stores = []
+    for path in (root / STORES).iterdir():
+        if path.name[0] == "." or path.is_symlink() or not path.is_dir():
+            continue
+        try:
+            run_stores.append(_RunStore(path, instance_uids(path)))
+        except OSError as error:
+            collected.damaged[path] = str(error)
+    # uids begin with the time
+    return sorted(run_stores, key=lambda run_store: (run_store.uids[:1], run_store.path))
 
 
 def _needed(folder: DesignFolder) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator
 
@@ -123,9 +122,9 @@ class _Waiting:
             if state.ended:
                 self._ended_at.setdefault(task, time.monotonic())
         folder = next(iter(self.jobs.values())).path.parent
-        for name in os.listdir(folder):
-            slug = name.removesuffix(".json")
-            job = self.jobs.get(slug) if name != slug else None
+        for path in folder.glob("*.json"):
+            slug = path.name.removesuffix(".json")
+            job = self.jobs.get(slug)
             record = None if job is None else JobRecord.read(job.record)
             if job is None or record is None or not job.is_covered_by(record):
                 continue

@@ -39,13 +39,7 @@ from .task_assignment import task_states
 
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 #: Slurm's options and the settings with their values
-_OPTIONS = {
-    "partition": "partition",
-    "time": "time",
-    "mem": "memory",
-    "account": "account",
-    "qos": "qos",
-}
+_OPTIONS = {"partition": "partition", "time": "time", "mem": "memory", "account": "account", "qos": "qos"}
 
 _BEGINNING = """\
 #!/bin/bash
@@ -539,9 +533,6 @@ def dry_run(
     if longest is not None and arrays is not None and settings.throttle is not None:
         # arrays do not wait for each other
         whole = max((math.ceil(size / settings.throttle) for size in arrays), default=0) * longest
-    limit, fitting = settings.time_limit, None
-    if limit is not None and seconds:
-        fitting = math.floor((limit - settings.warning) / seconds) * at_a_time
     stored, of_tasks = _OF_JOBS + _OF_STORE, len(tasks)
     return DryRun(
         runs=runs,
@@ -552,13 +543,20 @@ def dry_run(
         task_seconds=longest,
         core_seconds=None if seconds is None else sum(rounds) * seconds * settings.cpus,
         seconds=whole,
-        fitting=fitting,
+        fitting=_fitting(settings, seconds),
         files=_of_all(runs, experience.files, stored, of_tasks),
         size=_of_all(runs, experience.size, EMPTY_DATABASE),
         collected_files=_of_all(runs, experience.files, _OF_JOBS, of_tasks),
         collected_size=_of_all(runs, experience.size),
         database=_of_all(runs, experience.database),
     )
+
+
+def _fitting(settings: SlurmSettings, seconds: float | None) -> int | None:
+    """Return the number of runs that end before the warning of a task's time limit, if both times are known."""
+    if settings.time_limit is None or not seconds:
+        return None
+    return math.floor((settings.time_limit - settings.warning) / seconds) * settings.runs_at_a_time
 
 
 def _of_all(runs: int, each: float | None, more: int = 0, once: int = 0) -> int | None:
