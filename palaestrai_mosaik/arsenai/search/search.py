@@ -518,8 +518,7 @@ class Search:
         if record.instance is not None:
             with self.stores.of_instance(run, record.instance) as store:
                 steps = store.steps_across([record.instance])[record.instance]
-        number = working.number
-        id_ = self.journal.trial_id(number)
+        id_ = self.journal.trial_id(working.number)
         if self._search.prune == "wilcoxon" and all(map(math.isfinite, outcomes.values())) and outcomes:
             value = outcomes[self.outcomes[0].name]
             self.journal.storage.set_trial_intermediate_value(id_, len(working.ended), value)
@@ -532,7 +531,7 @@ class Search:
                 record.started,
                 record.ended,
                 outcomes,
-                len(self.journal.trial(number).intermediate_values),
+                len(self.journal.trial(working.number).intermediate_values),
             )
         )
         self.journal.storage.set_trial_user_attr(

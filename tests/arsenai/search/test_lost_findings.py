@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from arsenai.execution.folders import environment_now
-from arsenai.search.searches import GATED, search_design, settings, told, tuned
-from arsenai.search.test_answers import answered, printed
+from arsenai.search.searches import GATED, answered, printed, search_design, settings, told, tuned, written
 from arsenai.search.test_tasks import submitted
 
 from palaestrai_mosaik.arsenai.design import settings as design_settings
@@ -172,15 +171,10 @@ def test_runs_that_fail_again_count_as_failed_and_do_not_block_the_search(capsys
     assert data["search_over"] == "3 runs"
     # another budget goes on
     Path("mended").touch()
-    assert main(["tune", _written(gated(4)), "-o", "f", "--executor", "inline", "--quiet"]) == 1
+    assert main(["tune", written(gated(4)), "-o", "f", "--executor", "inline", "--quiet"]) == 1
     assert [setting["state"] for setting in settings()] == ["complete"] * 4
     assert answered(capsys, *RESUME, "--retry-failed")["again"] == 3
     assert told()[:3] == before and answered(capsys, "status", "f")["settings"] == {"complete": 4}
-
-
-def _written(what):
-    Path("d.yml").write_text(json.dumps(what))
-    return "d.yml"
 
 
 def test_settings_that_failed_or_were_retried_are_not_made_again(capsys):
@@ -348,7 +342,7 @@ def published():
     return [file.read_bytes() for file in files]
 
 
-def test_while_a_setting_is_lost_nothing_is_confirmed_and_no_winner_written(capsys):
+def test_while_a_setting_is_lost_nothing_is_confirmed_and_no_winnerwritten(capsys):
     search = {"sampler": "random", "budget": {"runs": 4}, "confirm": 2}
     tuned({**gated(4), "search": search})
     before = published()

@@ -40,12 +40,6 @@ from palaestrai_mosaik.cli.arsenai import main
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def gated(runs=12, seeds=1, sampler="random", **keys):
     search = {
         "sampler": sampler,
