@@ -24,9 +24,8 @@ from palaestrai_mosaik.arsenai.execution import (
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected, collect_folder
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
 from palaestrai_mosaik.arsenai.execution.cluster.submit import cancel_folder, plan_submission
-from palaestrai_mosaik.arsenai.execution.runs import RunsToExecute
 from palaestrai_mosaik.arsenai.execution.settings import user_settings
-from palaestrai_mosaik.arsenai.execution.status import job_path
+from palaestrai_mosaik.arsenai.execution.status import RunsToExecute, job_path
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.core.printing import Printable, count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from palaestrai_mosaik.arsenai.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder, Rounds
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
@@ -27,7 +27,7 @@ from palaestrai_mosaik.arsenai.execution import (
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.job import JobRecord
-from palaestrai_mosaik.arsenai.execution.status import RunState, job_path
+from palaestrai_mosaik.arsenai.execution.status import LostResults, RunState, job_path
 from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.printing import count, listed
 
@@ -35,9 +35,6 @@ from .common import find_folder
 from .output import answer, duration, number, say, select, table, wants_json
 from .run_lists import arguments, failed_runs, list_runs, reason_lines, short_path
 from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.arsenai.search.lost import LostResults
 
 #: maximum number of listed settings of a Pareto front
 _MOST_OF_FRONT = 10
@@ -177,8 +174,6 @@ def _lost(folder: DesignFolder, states: States, store: str | None) -> LostResult
     """Return the lost results of a folder's search, or ``None`` without a search."""
     if folder.spec.search is None:
         return None
-    from palaestrai_mosaik.arsenai.search.lost import LostResults
-
     return LostResults.of(folder.path, states, StoreLocation.of(folder.path / RESULTS, store))
 
 
@@ -277,6 +272,7 @@ def _search(
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
     from palaestrai_mosaik.arsenai.search.budget import search_over
     from palaestrai_mosaik.arsenai.search.ranking import ranked
+    from palaestrai_mosaik.arsenai.search.settings import Trials
 
     journal = states.journal
     over = bool(journal.trials) and not lost.to_execute()
@@ -289,7 +285,7 @@ def _search(
         "failed_settings": failed_settings(failure_reasons(settings)),
         "front": [setting.number for setting in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
         "best": best,
-        "search_over": over and (search_over(spec.search, journal.trials, journal.marked) or False),
+        "search_over": over and (search_over(spec.search, Trials(journal.trials, journal.marked)) or False),
         "confirm": _confirmed(folder, store) if spec.search.confirm and best is not None else None,
     }
 

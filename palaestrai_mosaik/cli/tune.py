@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
     from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission
     from palaestrai_mosaik.arsenai.execution.design_check import Extent
+    from palaestrai_mosaik.arsenai.execution.status import LostResults
     from palaestrai_mosaik.arsenai.search import SearchSubmission, TuneSummary
-    from palaestrai_mosaik.arsenai.search.lost import LostResults
     from palaestrai_mosaik.arsenai.search.result import BestSetting, Confirmed
 
 _TITLE = 40
@@ -150,7 +150,7 @@ def submit(
     if dry_run and done.submitted.tasks:
         say(*dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)))
     answer(_submitted_data(folder, done))
-    lost_for_good = done.over is not None and done.lost.runs
+    lost_for_good = done.ended_by is not None and done.lost.runs
     return FAILED if lost_for_good or done.not_read_back is not None else FINISHED
 
 
@@ -178,7 +178,7 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         yield from submitted_lines(folder, submitted.submission)
     if done.lost.runs:
         yield lost_line(done.lost, folder.path, store)
-    if done.over is not None:
+    if done.ended_by is not None:
         yield from _over_lines(folder, done, name)
         return
     if submitted.submission is None and not submitted.tasks:
@@ -190,7 +190,7 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
 
 def _over_lines(folder: DesignFolder, done: SearchSubmission, name: str) -> Iterator[str]:
     """Yield the results of a search that is over, and the next commands for ``name``."""
-    yield f"the search is over: {done.over}"
+    yield f"the search is over: {done.ended_by}"
     yield from retry_lines(done.to_retry, done.retries_left, name)
     confirming = done.confirming
     if confirming is not None and confirming.submission is not None:
@@ -214,7 +214,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
     search = {
         "live_tasks": done.submitted.live,
         "settings_left": done.submitted.settings_left,
-        "ended_by": done.over,
+        "ended_by": done.ended_by,
         "retried": done.submitted.retried,
         "lost": len(done.lost.runs),
         "not_read_back": done.not_read_back,

@@ -34,6 +34,7 @@ from .expansion import is_run_file
 from .load import load
 from .model import DesignSpec
 from .samplers.sampler import Sample, unpack
+from .settings import FOLDER, JOURNAL
 
 #: keys of a round's measurements -> their types
 _KINDS: Mapping[str, type | UnionType] = {
@@ -214,8 +215,7 @@ class DesignFolder:
                 refuse(path / name, _MISSING_PART.format("generate the design anew"))
             if name != RUNS:
                 # A search has all of it in its journal, and writes documents again when it goes on.
-                command = shlex.join(["arsenai", "tune", str(path / DESIGN), "-o", str(path)])
-                refuse(path / name, _MISSING_PART.format(f"to write it again: {command}"))
+                refuse(path / name, _MISSING_PART.format(_written_again(path)))
         written = manifest["design"]["hash"]
         if spec.hash != written:
             refuse(
@@ -419,6 +419,16 @@ def refuse(file: Path, message: str) -> NoReturn:
     raise DocumentError([Problem(message, file=str(file))])
 
 
+def _written_again(path: Path) -> str:
+    """Return the advice for a missing table or manifest of a search's folder."""
+    before = (
+        "" if (path / DESIGN).exists() else f"put a copy of the design's document back as {DESIGN}, then "
+    )
+    return (
+        f"{before}to write it again: {shlex.join(['arsenai', 'tune', str(path / DESIGN), '-o', str(path)])}"
+    )
+
+
 def _has(part: Any, **kinds: type) -> bool:
     """Return whether a part of a manifest is a mapping with values of these types."""
     return isinstance(part, dict) and all(type(part.get(key)) is kind for key, kind in kinds.items())
@@ -469,6 +479,13 @@ def _manifest_data(path: Path) -> Any:
     try:
         return json.loads(files.read_text(path / MANIFEST))
     except FileNotFoundError:
+        if (path / FOLDER / JOURNAL).is_file():
+            refuse(
+                path / MANIFEST,
+                _MISSING_PART.format(
+                    f"it names the search's design and counts its rows and runs; {_written_again(path)}"
+                ),
+            )
         reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
         refuse(path, f"not the folder of a generated design: {reason}")
     except NotADirectoryError:

@@ -24,9 +24,11 @@ from . import folder
 from .decode import decode
 from .expansion import Expansion, RowName, Values
 from .folder import PlannedRun, read_manifest, refuse
+from .load import load
 from .model import DesignSpec
 from .rows import ExpandedRow, SampledRows
 from .samplers.sampler import Sample
+from .settings import FOLDER, JOURNAL
 from .writer import labels_of, manifest, manifest_text, planned_run, sample_text
 
 
@@ -189,7 +191,13 @@ def _check(spec: DesignSpec, path: Path) -> None:
     """Refuse a folder that does not belong to this search."""
     if not path.is_dir():
         refuse(path, "there is a file of this name; name a folder")
-    if not (path / folder.MANIFEST).exists():
+    if (path / folder.MANIFEST).exists():
+        design = read_manifest(path)["design"]
+    elif (path / FOLDER / JOURNAL).is_file() and (path / folder.DESIGN).is_file():
+        # the journal has all that the manifest counts
+        written = load(path / folder.DESIGN)
+        design = {"uid": written.uid, "hash": written.hash}
+    else:
         foreign = [
             name for name in os.listdir(path) if name not in (folder.RUNS, folder.DESIGN, folder.TABLE)
         ]
@@ -200,7 +208,6 @@ def _check(spec: DesignSpec, path: Path) -> None:
                 f"the folder is not empty and no search's folder ({', '.join(foreign[:5])}); name another one",
             )
         return
-    design = read_manifest(path)["design"]
     if design["hash"] != spec.hash:
         refuse(
             path,

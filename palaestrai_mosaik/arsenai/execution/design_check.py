@@ -35,9 +35,18 @@ class _Recorded:
     agents: Sequence[AgentRecord]
     replayed: bool
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether the phase has evaluation episodes."""
+        return bool(self.phase.evaluate_every) and self.phase.mode is Mode.TRAIN
+
     def bodies(self, agent: str | None) -> list[BodyRecord]:
         """Return the bodies of the agent ``agent``, or of all agents for ``None``."""
         return [body for record in self.agents if agent in (None, record.name) for body in record.bodies]
+
+    def rewards(self, agent: str | None) -> list[str]:
+        """Return the names of the rewards of an agent, or of all agents for ``None``."""
+        return [reward for body in self.bodies(agent) for reward in body.rewards]
 
 
 class OutcomeCheck:
@@ -108,14 +117,14 @@ def _several(outcome: OutcomeSpec, there: _Recorded) -> str:
 def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
     """Return a message if runs do not have an outcome; empty if they do, or if this is unknown."""
     name = there.phase.name
-    if outcome.evaluation and not (there.phase.evaluate_every and there.phase.mode is Mode.TRAIN):
+    if outcome.evaluation and not there.evaluates:
         return (
             f"the phase {name!r} has no evaluation episodes; "
             "they need mode: train and evaluate_every in its phase_config"
         )
     source, _, quantity = outcome.of.partition(".")
     if source == "reward" and not there.replayed:
-        names = [reward for body in there.bodies(outcome.agent) for reward in body.rewards]
+        names = there.rewards(outcome.agent)
         return "" if rewards_meant(quantity, names) else _unknown(source, quantity, names, name)
     if source in ("reading", "setpoint"):
         names = _channel_names(source, outcome.agent, there)

@@ -9,9 +9,10 @@ repeat them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -129,21 +130,18 @@ def _value(report: EpisodeReport, outcome: OutcomeSpec) -> float:
     """Return the outcome of one episode; NaN if no agent has it, or if several have an objective."""
     source, _, name = outcome.of.partition(".")
     agents = [outcome.agent] if outcome.agent is not None else list(report.outcomes)
-    values = []
-    for agent in agents:
-        of_agent = report.outcomes.get(agent, {})
-        if source == "objective":
-            aggregate = of_agent.get("objective")
-        else:
-            rewards = of_agent.get("rewards", {})
-            key = next((reward for reward in rewards if _is_reward(reward, name)), None)
-            aggregate = None if key is None else rewards[key]
-        value = math.nan if aggregate is None else float(aggregate[outcome.step])
-        if not math.isnan(value):
-            values.append(value)
-    if source == "reward":
-        return values[0] if values else math.nan
-    return values[0] if len(values) == 1 else math.nan
+    aggregates = [_aggregate(report.outcomes.get(agent, {}), source, name) for agent in agents]
+    values = [float(aggregate[outcome.step]) for aggregate in aggregates if aggregate is not None]
+    values = [value for value in values if not math.isnan(value)]
+    return values[0] if len(values) == 1 or (values and source == "reward") else math.nan
+
+
+def _aggregate(of_agent: Mapping[str, Any], source: str, name: str) -> Mapping[str, Any] | None:
+    """Return the aggregates of an agent's objective or reward in an episode, or None if it has none."""
+    if source == "objective":
+        return of_agent.get("objective")
+    rewards = of_agent.get("rewards", {})
+    return next((rewards[reward] for reward in rewards if _is_reward(reward, name)), None)
 
 
 def _is_reward(whole: str, name: str) -> bool:

@@ -58,40 +58,18 @@ _WARM_UP_RUN: dict[str, Any] = {
         {
             "rehearsal": {
                 "environments": [
-                    {
-                        "environment": {
-                            "uid": "dummy",
-                            "name": "palaestrai_mosaik.environment.dummy:DummyEnvironment",
-                            "params": {"max_iter": 1},
-                        }
-                    }
+                    {"environment": {"uid": "dummy", "name": "dummy", "params": {"max_iter": 1}}}
                 ],
                 "agents": [
                     {
-                        "name": "dummy",
-                        **{
-                            part: {"name": f"palaestrai_mosaik.agent.library.dummy:Dummy{part.title()}"}
-                            for part in ("brain", "muscle", "objective")
-                        },
-                        "sensors": ["dummy.0"],
-                        "actuators": ["dummy.0"],
+                        **dict.fromkeys(("name", "brain", "muscle", "objective"), "dummy"),
+                        **{key: ["dummy.0"] for key in ("sensors", "actuators")},
                     }
                 ],
-                "simulation": {
-                    "name": "vanilla",
-                    "conditions": [
-                        {"name": "palaestrai_mosaik.simulation.conditions:EnvironmentTerminationCondition"}
-                    ],
-                },
                 "phase_config": {"mode": "train", "workers": 1, "episodes": 1},
             }
         }
     ],
-    "run_config": {
-        "condition": {
-            "name": "palaestrai_mosaik.simulation.conditions:VanillaRunGovernorTerminationCondition"
-        }
-    },
 }
 #: signals that a scheduler or a lost terminal may send to all processes of a task; ignored, to wait for the runs
 _IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)

@@ -223,24 +223,14 @@ class JobRecord:
             exit_code: the exit code of the process.
             error: the error message.
         """
-        if marker is not None and not job.is_covered_by(marker):
-            marker = None
         ended = now()
+        if marker is None or not job.is_covered_by(marker):
+            marker = Marker(
+                job.run, job.hash, job.attempt, socket.gethostname(), 0, 0.0, ended, task=job.task
+            )
         return cls(
-            job.run,
-            job.hash,
-            status,
-            None if marker is None else marker.instance,
-            job.store.shown,
-            ended if marker is None else marker.started,
-            ended,
-            round(seconds, 3),
-            exit_code,
-            error,
-            socket.gethostname() if marker is None else marker.host,
-            0 if marker is None else marker.pid,
-            job.attempt if marker is None else marker.attempt,
-            job.task if marker is None else marker.task,
+            *(job.run, job.hash, status, marker.instance, job.store.shown, marker.started, ended),
+            *(round(seconds, 3), exit_code, error, marker.host, marker.pid, marker.attempt, marker.task),
         )
 
     @classmethod
@@ -255,6 +245,28 @@ class JobRecord:
         """
         values = _read(path, cls)
         return None if values is None else cls(**values)
+
+
+def write_end(
+    job: Job, marker: Marker | None, status: RecordStatus, error: str, *, exit_code: int, seconds: float = 0.0
+) -> JobRecord:
+    """Write and return the record of a run after the death of its process, and remove its marker.
+
+    Args:
+        job: the job.
+        marker: the marker that the process left, if any. A marker of an earlier attempt says nothing of this one.
+        status: how the attempt ended.
+        error: the error message.
+        exit_code: the exit code of the process.
+        seconds: the duration of the attempt.
+    """
+    record = JobRecord.of_dead_process(
+        job, marker, status=status, seconds=seconds, exit_code=exit_code, error=error
+    )
+    record.write(job.record)
+    if marker is not None:
+        files.remove(job.marker, missing_ok=True)
+    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,16 +286,8 @@ class Marker:
     @classmethod
     def of_this_process(cls, job: Job) -> Marker:
         """Return a new marker of ``job`` for this process, with the current time."""
-        return cls(
-            job.run,
-            job.hash,
-            job.attempt,
-            socket.gethostname(),
-            os.getpid(),
-            process_started(),
-            now(),
-            task=job.task,
-        )
+        process = (socket.gethostname(), os.getpid(), process_started())
+        return cls(job.run, job.hash, job.attempt, *process, now(), task=job.task)
 
     def write(self, path: Path) -> None:
         """Atomically write the marker."""
@@ -304,6 +308,29 @@ class Marker:
     def alive(self) -> bool:
         """Whether the process still runs. Processes of other hosts are assumed to run."""
         return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The record and the marker of a run in ``jobs/``, if they belong to its document."""
+
+    record: JobRecord | None
+    marker: Marker | None
+
+    @classmethod
+    def of(cls, path: Path, hash: str) -> Evidence:
+        """Read the evidence on the document with ``hash``; ``path``: that of its files, without a suffix."""
+        record = JobRecord.read(with_suffix(path, ".json"))
+        marker = Marker.read(with_suffix(path, ".running"))
+        return cls(
+            record if record is not None and record.hash == hash else None,
+            marker if marker is not None and marker.hash == hash else None,
+        )
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts that have begun."""
+        return max((file.attempt for file in (self.record, self.marker) if file is not None), default=0)
 
 
 def is_stale(marker: Path, seconds: float = STALE_AFTER) -> bool:

@@ -10,19 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik.arsenai.design.design import available_cores
-from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, FINISHED
 
 from .executor import Executor, PreloadedClass
-from .job import Job, JobRecord, Marker
-from .processes import (
-    DEFAULT_METHOD,
-    Ended,
-    Launcher,
-    StartMethod,
-    describe_exit,
-    make_launcher,
-)
+from .job import Job, JobRecord, Marker, RecordStatus, write_end
+from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, describe_exit, make_launcher
 from .task import EXIT_LEFT_OUT
 
 #: seconds between two checks of records, time limits and interrupts
@@ -241,18 +233,9 @@ class _Process:
             return
         self.jobs.popleft()
         since = self._asked if self._since is None else self._since
-        record = JobRecord.of_dead_process(
-            job,
-            marker,
-            status="interrupted" if self._wanted else "failed",
-            seconds=time.monotonic() - since,
-            exit_code=process.code,
-            error=self._why(process.code),
-        )
-        record.write(job.record)
-        if marker is not None:
-            files.remove(job.marker, missing_ok=True)
-        yield record
+        status: RecordStatus = "interrupted" if self._wanted else "failed"
+        why, seconds = self._why(process.code), time.monotonic() - since
+        yield write_end(job, marker, status, why, exit_code=process.code, seconds=seconds)
 
     def _why(self, code: int) -> str:
         if self._timed_out:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from palaestrai_mosaik.arsenai.design.design import available_cores
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
@@ -34,8 +34,11 @@ from .progress import FolderProgress
 from .run_store import orphaned_stores
 from .settings import Settings
 from .status import (
+    RECORDED,
+    STATUSES_TO_EXECUTE,
     RunState,
     RunStatus,
+    RunsToExecute,
     States,
     job_path,
     job_records,
@@ -53,27 +56,6 @@ logger = logging.getLogger(__name__)
 
 #: executors that give each run a store of its own
 OWN_STORES = ("slurm", "parsl")
-
-#: statuses of runs that recorded their end in the store
-_ENDED = ("finished", "pruned")
-
-RunsToExecute = Literal["missing", "unfinished", "failed"]
-_FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
-_MISSING = frozenset(
-    {
-        RunStatus.WAITING,
-        RunStatus.INTERRUPTED,
-        RunStatus.LOST,
-        RunStatus.NODE_FAILED,
-        RunStatus.CANCELLED,
-    }
-)
-#: the statuses of the runs to execute
-STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
-    "missing": _MISSING,
-    "unfinished": _MISSING | _FAILED,
-    "failed": _FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +87,10 @@ def select_by_status(states: States, which: RunsToExecute, considered: Collectio
             f"it is unknown which runs the cluster still has: {'; '.join(states.problems)} "
             "(--ignore-queue treats them as lost)"
         )
+    statuses = STATUSES_TO_EXECUTE[which]
     states_considered = [state for state in states.runs if state.planned.uid in considered]
-    chosen = tuple(state for state in states_considered if state.status in STATUSES_TO_EXECUTE[which])
-    kept = Counter(
-        state.status for state in states_considered if state.status not in STATUSES_TO_EXECUTE[which]
-    )
+    chosen = tuple(state for state in states_considered if state.status in statuses)
+    kept = Counter(state.status for state in states_considered if state.status not in statuses)
     return RunSelection(chosen, dict(kept))
 
 
@@ -233,15 +214,7 @@ def run_folder(
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
-        pilots = tuple(
-            f"{entry.name}:" for entry in Submissions(folder.path).all() if entry.executor == "parsl"
-        )
-        # wait for the processes of a dead command on this host
-        wait_for_exits(
-            (folder.path / JOBS).glob("*.running"),
-            2 * GRACE,
-            of=lambda marker: marker.task is None or marker.task.startswith(pilots),
-        )
+        wait_for_dead_command(folder.path)
         summary = Summary(len(considered))
         if orphaned_stores(folder, job_records(folder)):
             # collect them first, because runs that now have the same names would hide them
@@ -280,6 +253,16 @@ def run_folder(
         _collect(folder, location, summary)
     summary.seconds = time.perf_counter() - clock
     return summary
+
+
+def wait_for_dead_command(folder: Path) -> None:
+    """Wait for the processes that a dead command has left on this host in a design folder."""
+    pilots = tuple(f"{entry.name}:" for entry in Submissions(folder).all() if entry.executor == "parsl")
+    wait_for_exits(
+        (folder / JOBS).glob("*.running"),
+        2 * GRACE,
+        of=lambda marker: marker.task is None or marker.task.startswith(pilots),
+    )
 
 
 def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:
@@ -388,7 +371,7 @@ def why_unreadable(location: StoreLocation, records: Iterable[JobRecord]) -> str
     runs = [
         record.instance
         for record in records
-        if record.instance is not None and record.status in _ENDED and record.store == location.shown
+        if record.instance is not None and record.status in RECORDED and record.store == location.shown
     ]
     if not runs:
         return None
@@ -567,16 +550,17 @@ def time_left(folder: DesignFolder, states: States) -> TimeLeft:
         states: the states of its runs.
     """
     counts = Counter(state.status for state in states.runs)
+    # read only `jobs`, because other settings of the section may be invalid
+    section = folder.spec.resolved.get("execution") or {}
+    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
     durations = [
         state.record.seconds
         for state in states.runs
         if state.status is RunStatus.FINISHED and state.record is not None
     ]
-    median = statistics.median(durations) if durations else None
-    # read only `jobs`, because other settings of the section may be invalid
-    section = folder.spec.resolved.get("execution") or {}
-    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
-    failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
-    ended = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
-    missing = len(states.runs) - ended - failed
-    return TimeLeft(median, processes, None if median is None else median * missing / processes)
+    if not durations:
+        return TimeLeft(None, processes, None)
+    over = (*RECORDED, RunStatus.SKIPPED, *STATUSES_TO_EXECUTE["failed"])
+    missing = len(states.runs) - sum(counts[status] for status in over)
+    median = statistics.median(durations)
+    return TimeLeft(median, processes, median * missing / processes)

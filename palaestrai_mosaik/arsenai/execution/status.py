@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
-from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder, PlannedRun
+import sqlalchemy as sa
+
+from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, PlannedRun
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
+from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.database import MissingStoreError
+from palaestrai_mosaik.store.database import Database, MissingStoreError
+from palaestrai_mosaik.store.merge import instance_states
 from palaestrai_mosaik.store.store import StoreLocation
+from palaestrai_mosaik.store.urls import check_named, is_database
 
 from .cluster.scheduler import TaskState
 from .cluster.submission import TaskRun, run_store_location
-from .cluster.task_assignment import TaskAssignment, TaskAssignments, task_assignments
-from .job import JobRecord, Marker, is_stale, with_suffix
-from .run_store import (
-    KnownInstance,
-    instances_of,
-    is_whole,
-    orphaned_stores,
-    uncollected_contents,
-)
+from .cluster.task_assignment import TaskAssignment, task_assignments
+from .job import Evidence, JobRecord, Marker, is_stale, with_suffix
+from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, uncollected_contents
 
 
 class RunStatus(StrEnum):
@@ -83,6 +84,7 @@ class RunState:
         instances: its instances in the store, the newest last.
         assignment: the newest task of a cluster that has it.
         collected: false if it has finished or was pruned in its own store, and is not in the common one yet.
+        lost: whether it has ended according to the search, and its results are in no store any more.
     """
 
     planned: PlannedRun
@@ -92,11 +94,12 @@ class RunState:
     instances: tuple[KnownInstance, ...]
     assignment: TaskAssignment | None = None
     collected: bool = True
+    lost: bool = False
 
     @property
     def attempts(self) -> int:
         """The number of attempts that have begun, according to ``jobs/``."""
-        return max(evidence.attempt if evidence is not None else 0 for evidence in (self.record, self.marker))
+        return Evidence(self.record, self.marker).attempts
 
     @property
     def error(self) -> str | None:
@@ -125,8 +128,21 @@ class RunState:
         )
 
 
+#: the statuses of runs that have results
+RECORDED = (RunStatus.FINISHED, RunStatus.PRUNED)
 #: the statuses of runs that have results, or will have them
-_KEPT = frozenset({RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.RUNNING, RunStatus.QUEUED})
+_KEPT = (*RECORDED, RunStatus.RUNNING, RunStatus.QUEUED)
+RunsToExecute = Literal["missing", "unfinished", "failed"]
+_FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
+_MISSING = frozenset(
+    {RunStatus.WAITING, RunStatus.INTERRUPTED, RunStatus.LOST, RunStatus.NODE_FAILED, RunStatus.CANCELLED}
+)
+#: the statuses of the runs to execute
+STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
+    "missing": _MISSING,
+    "unfinished": _MISSING | _FAILED,
+    "failed": _FAILED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +161,9 @@ class States:
     journal: SearchJournal = field(default_factory=SearchJournal)
 
     @property
-    def lost_results(self) -> tuple[RunState, ...]:
-        """The runs of a search that have ended, and whose results are in no store any more."""
-        settings = {setting.number: setting for setting in self.journal.settings}
-        return tuple(
-            state
-            for state in self.runs
-            if state.status not in _KEPT
-            and state.planned.row in settings
-            and settings[state.planned.row].has_result(state.planned.repetition)
-        )
-
-    @property
     def settings(self) -> list[SettingRecord]:
         """The settings of a search; those that have lost results, or repeat one that has, count as not executed."""
-        lost = Counter(state.planned.row for state in self.lost_results)
+        lost = Counter(state.planned.row for state in self.runs if state.lost)
         return [
             setting
             if setting.state == "running" or lost.keys().isdisjoint((setting.number, setting.first))
@@ -173,6 +177,56 @@ class States:
             )
             for setting in self.journal.settings
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class LostResults:
+    """The lost results of a search.
+
+    Attributes:
+        runs: the ended runs with results in none of the searched stores.
+        other_store: another store that has results of these runs, if it is to be named. It is not if another store than
+            the folder's own was searched, and has results of the search.
+    """
+
+    runs: tuple[RunState, ...] = ()
+    other_store: str | None = None
+
+    @classmethod
+    def of(cls, folder: Path, states: States, store: StoreLocation) -> LostResults:
+        """Determine the lost results of the search in a folder.
+
+        Args:
+            folder: the folder.
+            states: the states of its runs.
+            store: the common store that ``states`` were read from.
+        """
+        runs = tuple(state for state in states.runs if state.lost)
+        here = [state for state in states.runs if state.status in RECORDED and state.collected]
+        if here and store.shown != StoreLocation.of(folder / RESULTS).shown:
+            return cls(runs)
+        # The records in a copy of a folder name the original's store, also those of runs with results in the copy.
+        same = {store.shown, *(state.record.store for state in here if state.record is not None)}
+        others = ((other, uids) for other, uids in _stores_of(runs).items() if other not in same)
+        return cls(runs, next((other for other, uids in others if _has_results(folder, other, uids)), None))
+
+    def check_store(self, store: StoreLocation, otherwise: str) -> None:
+        """Raise :class:`ExecutionError` if another store than the searched one is to be named.
+
+        Args:
+            store: the searched store.
+            otherwise: what follows from the error, for its message.
+        """
+        if self.other_store is not None:
+            raise ExecutionError(
+                f"the search has recorded results into another store than {store.shown}: name it with --store "
+                f"{self.other_store}; {otherwise}"
+            )
+
+    def to_execute(self, *, retry_failed: bool = False) -> list[RunState]:
+        """Return the runs to execute again; those that failed again only with ``retry_failed``."""
+        statuses = STATUSES_TO_EXECUTE["unfinished" if retry_failed else "missing"]
+        return [state for state in self.runs if state.status in statuses]
 
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
@@ -193,29 +247,6 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
         if record is not None and record.hash == planned.hash:
             records[planned.uid] = record
     return records
-
-
-def _records_under_other_names(
-    folder: DesignFolder,
-    records: Mapping[str, JobRecord],
-    instances: Mapping[str, Sequence[KnownInstance]],
-    hashes: Mapping[str, str],
-) -> dict[str, JobRecord]:
-    """Read the records of runs that were last executed under another name in this folder, by uid."""
-    newest = {
-        uid: instances[hash_][-1]
-        for uid, hash_ in hashes.items()
-        if uid not in records and instances.get(hash_)
-    }
-    uid_by_instance = {instance.uid: uid for uid, instance in newest.items() if instance.hash != hashes[uid]}
-    if not uid_by_instance:
-        return {}
-    renamed = {}
-    for file in (folder.path / JOBS).glob("*.json"):
-        record = JobRecord.read(file)
-        if record is not None and record.instance in uid_by_instance:
-            renamed[uid_by_instance[record.instance]] = record
-    return renamed
 
 
 def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
@@ -253,55 +284,128 @@ def _run_states(
     moves from its own store to the common one. With the journal read first and the common store last, no run that ends
     or moves in between is called lost.
     """
-    planned = folder.documents
-    hashes = {run.uid: run.hash for run in planned}
-    records = job_records(folder)
-    in_own_store = {
-        run.uid for run in planned if run.uid in records and _is_whole(folder.path, run, records[run.uid])
-    }
-    instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
-    markers = _markers(folder)
-    finished = {
-        run.uid
-        for run in planned
-        if any(instance.status == "finished" for instance in instances.get(run.hash, ()))
-    }
-    unfinished = [run.hash for run in planned if run.uid not in finished]
-    in_orphaned_store = _in_orphaned_stores(folder, store, records, unfinished)
-    records |= _records_under_other_names(folder, records, instances, hashes)
-
-    def is_final(run: TaskRun) -> bool:
-        record = records.get(run.run)
-        done = _is_current(record, run.attempt) and record is not None and record.status != "interrupted"
-        return done or run.run in finished or not ask
-
-    def begun(run: TaskRun) -> bool:
-        if run.run in finished or _is_current(records.get(run.run), run.attempt):
-            return True
-        name = f"{run.slug}.running"
-        marker = Marker.read(folder.path / JOBS / name) if name in markers else None
-        return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
-
-    assignments = task_assignments(folder.path, hashes, is_final, begun, held=held, ask=ask)
-    states: Iterable[RunState] = (
-        _state(
-            folder,
-            run,
-            records.get(run.uid),
-            markers,
-            tuple(instances.get(run.hash, ())),
-            assignments,
-            records[run.uid].status
-            if run.uid in in_own_store
-            else "finished" * (run.hash in in_orphaned_store),
-        )
-        for run in planned
+    evidence = _FolderEvidence(folder, store)
+    assignments = task_assignments(
+        folder.path,
+        evidence.hashes,
+        is_final=lambda run: evidence.is_final(run) or not ask,
+        begun=evidence.has_begun,
+        held=held,
+        ask=ask,
     )
-    if journal.settings:
-        states = _with_settings(states, journal.settings)
+    settings = {setting.number: setting for setting in journal.settings}
+    states = (evidence.state(run, assignments.by_run.get(run.uid)) for run in folder.documents)
     return States(
-        tuple(states), tuple(assignments.problems), assignments.searching, tuple(assignments.faults), journal
+        tuple(_with_setting(state, settings.get(state.planned.row)) for state in states),
+        tuple(assignments.problems),
+        assignments.searching,
+        tuple(assignments.faults),
+        journal,
     )
+
+
+def _with_setting(state: RunState, setting: SettingRecord | None) -> RunState:
+    """Return the state of a run of a search: without a process, it is lost or skipped if the search says so."""
+    if setting is None or state.status in _KEPT:
+        return state
+    lost = setting.has_result(state.planned.repetition)
+    if state.status not in (RunStatus.WAITING, RunStatus.LOST):
+        return replace(state, lost=lost)
+    if lost:
+        return replace(state, status=RunStatus.LOST, lost=True)
+    return state if setting.state == "running" else replace(state, status=RunStatus.SKIPPED)
+
+
+class _FolderEvidence:
+    """What ``jobs/``, the runs' own stores and the common store say of the runs of a folder."""
+
+    def __init__(self, folder: DesignFolder, store: Store | None):
+        planned = folder.documents
+        self._folder = folder
+        self.hashes = {run.uid: run.hash for run in planned}
+        self._records = job_records(folder)
+        in_own_store = _statuses_in_own_stores(folder, self._records)
+        self._instances = (
+            {} if store is None else instances_of(store, list(self.hashes.values()), folder.contents)
+        )
+        self._markers = _markers(folder)
+        self._finished = {
+            run.uid
+            for run in planned
+            if any(instance.status == "finished" for instance in self._instances.get(run.hash, ()))
+        }
+        unfinished = [run.hash for run in planned if run.uid not in self._finished]
+        orphaned = _in_orphaned_stores(folder, store, self._records, unfinished)
+        #: the status of each run in its own store, or in one of a run that the design no longer has
+        self._own_statuses = {run.uid: "finished" for run in planned if run.hash in orphaned} | in_own_store
+        self._records |= self._records_under_other_names()
+
+    def _records_under_other_names(self) -> dict[str, JobRecord]:
+        """Read the records of runs that were last executed under another name in this folder, by uid."""
+        newest = {
+            uid: self._instances[hash_][-1]
+            for uid, hash_ in self.hashes.items()
+            if uid not in self._records and self._instances.get(hash_)
+        }
+        uid_by_instance = {
+            instance.uid: uid for uid, instance in newest.items() if instance.hash != self.hashes[uid]
+        }
+        if not uid_by_instance:
+            return {}
+        records = map(JobRecord.read, (self._folder.path / JOBS).glob("*.json"))
+        return {
+            uid_by_instance[record.instance]: record
+            for record in records
+            if record is not None and record.instance in uid_by_instance
+        }
+
+    def _marker(self, file_stem: str, hash_: str) -> Marker | None:
+        """Return the marker of a run with this document."""
+        name = f"{file_stem}.running"
+        marker = Marker.read(self._folder.path / JOBS / name) if name in self._markers else None
+        return marker if marker is not None and marker.hash == hash_ else None
+
+    def is_final(self, run: TaskRun) -> bool:
+        """Whether the run of a task has ended, so that the state of its task does not matter."""
+        record = self._records.get(run.run)
+        done = _is_current(record, run.attempt) and not _will_resume(record)
+        return done or run.run in self._finished
+
+    def has_begun(self, run: TaskRun) -> bool:
+        """Whether a run has begun the attempt of its task."""
+        if run.run in self._finished or _is_current(self._records.get(run.run), run.attempt):
+            return True
+        marker = self._marker(run.slug, run.hash)
+        return marker is not None and marker.attempt >= run.attempt
+
+    def state(self, run: PlannedRun, assignment: TaskAssignment | None) -> RunState:
+        """Return the state of a run without regard to a search."""
+        record, instances = self._records.get(run.uid), tuple(self._instances.get(run.hash, ()))
+        marker = self._marker(run_file_stem(run), run.hash)
+        if marker is not None and _is_current(record, marker.attempt):
+            marker = None
+        path = with_suffix(job_path(self._folder.path, run), ".running")
+        if marker is not None and not marker.of_this_host:
+            instances = tuple(_mark_dead_instances(instances, marker, path))
+        statuses = [instance.status for instance in instances]
+        own_status = [self._own_statuses[run.uid]] if run.uid in self._own_statuses else []
+        status = _status(record, marker, statuses + own_status, assignment)
+        if status is None:
+            status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
+        collected = status not in RECORDED or status.value in statuses
+        return RunState(run, status, record, marker, instances, assignment, collected)
+
+
+def _statuses_in_own_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[str, str]:
+    """Return the statuses of runs whose own stores have the instance of their record, ended as it says, by uid."""
+    statuses: dict[str, str] = {}
+    for run in folder.documents:
+        record = records.get(run.uid)
+        if record is not None and record.instance is not None and record.status in RECORDED:
+            own_store = Path(run_store_location(folder.path, run_file_stem(run)).location)
+            if is_whole(own_store, record.instance, record.status):
+                statuses[run.uid] = record.status
+    return statuses
 
 
 def _markers(folder: DesignFolder) -> set[str]:
@@ -322,44 +426,6 @@ def _in_orphaned_stores(
     return {hash_ for hash_, content in folder.contents(hashes).items() if content in contents}
 
 
-def _with_settings(states: Iterable[RunState], settings: Sequence[SettingRecord]) -> Iterator[RunState]:
-    """Yield the states of a search's runs: those without a process are lost or skipped if the search says so."""
-    by_number = {setting.number: setting for setting in settings}
-    for state in states:
-        setting = by_number.get(state.planned.row)
-        if setting is not None and state.status in (RunStatus.WAITING, RunStatus.LOST):
-            if setting.has_result(state.planned.repetition):
-                state = replace(state, status=RunStatus.LOST)
-            elif setting.state != "running":
-                state = replace(state, status=RunStatus.SKIPPED)
-        yield state
-
-
-def _state(
-    folder: DesignFolder,
-    run: PlannedRun,
-    record: JobRecord | None,
-    markers: set[str],
-    instances: tuple[KnownInstance, ...],
-    assignments: TaskAssignments,
-    own_status: str,
-) -> RunState:
-    path = with_suffix(job_path(folder.path, run), ".running")
-    marker = Marker.read(path) if path.name in markers else None
-    if marker is not None and (marker.hash != run.hash or _is_current(record, marker.attempt)):
-        marker = None
-    assignment = assignments.by_run.get(run.uid)
-    if marker is not None and not marker.of_this_host:
-        instances = tuple(_mark_dead_instances(instances, marker, path))
-    statuses = [instance.status for instance in instances]
-    status = _status(record, marker, [*statuses, own_status] if own_status else statuses, assignment)
-    if status is None:
-        assert marker is not None
-        status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
-    collected = status not in (RunStatus.FINISHED, RunStatus.PRUNED) or status.value in statuses
-    return RunState(run, status, record, marker, instances, assignment, collected)
-
-
 def _mark_dead_instances(
     instances: tuple[KnownInstance, ...], marker: Marker, path: Path
 ) -> Iterator[KnownInstance]:
@@ -373,10 +439,7 @@ def _mark_dead_instances(
 
 
 def _status(
-    record: JobRecord | None,
-    marker: Marker | None,
-    statuses: list[str],
-    assignment: TaskAssignment | None,
+    record: JobRecord | None, marker: Marker | None, statuses: list[str], assignment: TaskAssignment | None
 ) -> RunStatus | None:
     """Determine the status of a run; ``None`` if it depends on the age of the marker.
 
@@ -388,18 +451,17 @@ def _status(
     """
     if marker is not None and marker.of_this_host and marker.alive:
         return RunStatus.RUNNING
-    if "finished" in statuses:
-        return RunStatus.FINISHED
-    if "running" in statuses:
-        return RunStatus.RUNNING
-    current = assignment is not None and _is_current(record, assignment.attempt)
-    if assignment is not None and assignment.state is not None and not (current and not _will_resume(record)):
-        status = _by_task_state(record if current else None, marker, assignment.state, begun=assignment.begun)
-        if status is not None:
+    for status in (RunStatus.FINISHED, RunStatus.RUNNING):
+        if status in statuses:
             return status
+    by_task = None if assignment is None else _by_task(record, marker, assignment)
+    if by_task is not None:
+        return by_task
     if marker is not None:
-        return RunStatus.LOST if marker.of_this_host or (assignment and assignment.state) else None
-    return _status_without_process(record, statuses, submitted_again=assignment is not None and not current)
+        is_asked = assignment is not None and assignment.state is not None
+        return RunStatus.LOST if marker.of_this_host or is_asked else None
+    submitted_again = assignment is not None and not _is_current(record, assignment.attempt)
+    return _status_without_process(record, statuses, submitted_again=submitted_again)
 
 
 def _status_without_process(
@@ -409,28 +471,26 @@ def _status_without_process(
 
     ``submitted_again``: whether it was submitted again after this record, and its task ended before it began.
     """
-    if record is not None and record.status == "failed" and submitted_again:
+    if record is None:
+        return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
+    if record.status == "failed" and submitted_again:
         return RunStatus.WAITING
-    if record is not None:
-        gone = record.status in ("finished", "pruned") and record.status not in statuses
-        return RunStatus.LOST if gone else RunStatus(record.status)
-    return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
+    gone = record.status in RECORDED and record.status not in statuses
+    return RunStatus.LOST if gone else RunStatus(record.status)
 
 
-def _by_task_state(
-    record: JobRecord | None, marker: Marker | None, word: TaskState, *, begun: bool
-) -> RunStatus | None:
-    """Derive the status of a run without a final record from its task's state; ``None`` if that does not determine it.
-
-    ``begun``: whether any run of the task has begun.
-    """
+def _by_task(record: JobRecord | None, marker: Marker | None, assignment: TaskAssignment) -> RunStatus | None:
+    """Derive the status of a run without a final record from its task's state; ``None`` if that does not determine it."""
+    word, current = assignment.state, _is_current(record, assignment.attempt)
+    if word is None or (current and not _will_resume(record)):
+        return None
     if word is TaskState.RUNNING and marker is not None:
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
-    if not begun and word in FAILED_BEFORE_RUNS:
+    if not assignment.begun and word in FAILED_BEFORE_RUNS:
         return FAILED_BEFORE_RUNS[word][0]
-    if marker is not None or (record is None and word is TaskState.CANCELLED):
+    if marker is not None or (not current and word is TaskState.CANCELLED):
         return _STATUS_BY_TASK_STATE.get(word)
     return None
 
@@ -442,14 +502,6 @@ def _will_resume(record: JobRecord | None) -> bool:
 
 def _is_current(record: JobRecord | None, attempt: int) -> bool:
     return record is not None and record.attempt >= attempt
-
-
-def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
-    """Whether the run's own store has the instance of its record, which ended as the record says."""
-    if record.instance is None or record.status not in ("finished", "pruned"):
-        return False
-    own_store = Path(run_store_location(folder, run_file_stem(run)).location)
-    return is_whole(own_store, record.instance, record.status)
 
 
 def load_run_states(
@@ -483,3 +535,42 @@ def load_run_states(
         return _run_states(folder, None, journal, held=held, ask=ask)
     with store:
         return _run_states(folder, store, journal, held=held, ask=ask)
+
+
+def _stores_of(runs: Iterable[RunState]) -> dict[str, list[str]]:
+    """Return the instances of runs by the stores that their records name."""
+    instances = defaultdict(list)
+    for state in runs:
+        if state.record is not None and state.record.instance is not None:
+            instances[state.record.store].append(state.record.instance)
+    return instances
+
+
+def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
+    """Whether a store that a record names has complete results of one of the instances, except a run's own store."""
+    location: str | sa.URL = recorded
+    try:
+        if not is_database(recorded):
+            if _is_below(recorded, folder / STORES):
+                return False
+            location = sa.URL.create("sqlite", database=os.path.join(recorded, "store.db"))
+        elif not recorded.startswith("sqlite:"):
+            # The password is masked, and a record must not make this process connect to a server.
+            return True
+        check_named(recorded)
+        # Opened without its folder, a store gives no permission to follow links to it.
+        with (
+            closing(Database(location, create=False, read_only=True)) as database,
+            database.reading() as session,
+        ):
+            return any(state.status in RECORDED for state in instance_states(session, instances))
+    except (StoreError, ValueError):
+        return False
+
+
+def _is_below(path: str, folder: Path) -> bool:
+    """Whether ``path`` is directly below ``folder``, whatever their names; false if one of the folders is missing."""
+    try:
+        return os.path.samefile(os.path.dirname(path), folder)
+    except OSError:
+        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -10,49 +10,38 @@ from palaestrai_mosaik.arsenai.design.model import SearchSpec
 from palaestrai_mosaik.arsenai.design.settings import RUNS
 from palaestrai_mosaik.core.printing import count
 
-from .settings import first_of, setting_of, spans_of, waiting, without
+from .settings import Trials, first_of, setting_of, spans_of
 
 
-def spent(
-    search: SearchSpec,
-    trials: Sequence[Any],
-    *,
-    marked: Collection[int] = (),
-    reserve: bool = True,
-) -> str | None:
+def spent(search: SearchSpec, trials: Trials, *, reserve: bool = True) -> str | None:
     """Return the limit of the budget that prevents another setting, or None.
 
     Args:
         search: the search of a design.
-        trials: its settings in the journal.
-        marked: the numbers of settings marked for another execution, which do not count.
+        trials: its settings in the journal. Those marked for a retry do not count.
         reserve: whether an unsettled setting counts with all its runs, even if some may never be executed, or only
             with the runs that have ended.
     """
-    budget = search.budget
-    trials = [trial for trial in trials if trial.number not in marked] if marked else trials
+    budget, counted = search.budget, trials.counted
     left = runs_left(search, trials, reserve=reserve)
     if budget.runs is not None and left is not None and left < search.seeds:
         return count(budget.runs, "run")
     if budget.steps is not None:
-        steps = sum(run["steps"] for trial in trials for run in trial.user_attrs.get(RUNS, ()))
+        steps = sum(run["steps"] for trial in counted for run in trial.user_attrs.get(RUNS, ()))
         if steps >= budget.steps:
             return count(budget.steps, "step")
-    if budget.hours is not None and _hours(trials) >= budget.hours:
+    if budget.hours is not None and _hours(counted) >= budget.hours:
         return f"{budget.hours:g} hour{'s' * (budget.hours != 1)}"
     return None
 
 
-def runs_left(
-    search: SearchSpec, trials: Sequence[Any], *, marked: Collection[int] = (), reserve: bool = True
-) -> int | None:
+def runs_left(search: SearchSpec, trials: Trials, *, reserve: bool = True) -> int | None:
     """Return the number of runs left in the budget, or None if it has no limit on runs. See :func:`spent`."""
     if search.budget.runs is None:
         return None
-    counted = (trial for trial in trials if trial.number not in marked)
     return search.budget.runs - sum(
         search.seeds if reserve and not trial.state.is_finished() else _runs_counted(search, trial)
-        for trial in counted
+        for trial in trials.counted
     )
 
 
@@ -78,41 +67,27 @@ def _hours(trials: Sequence[Any]) -> float:
 _MOST_REPEATED, _MOST_FAILED = 100, 10
 
 
-def search_over(search: SearchSpec, trials: Sequence[Any], marked: Collection[int]) -> str | None:
-    """Return the reason why a search is over, or None if there are settings to execute or to propose.
-
-    Args:
-        search: the search of a design.
-        trials: its settings in the journal.
-        marked: the numbers of settings marked for another execution.
-    """
-    if any(not trial.state.is_finished() for trial in trials):
+def search_over(search: SearchSpec, trials: Trials) -> str | None:
+    """Return the reason why a search is over, or None if there are settings to execute or to propose."""
+    if any(not trial.state.is_finished() for trial in trials.all):
         return None
-    return spent(search, trials, marked=marked) or hopeless(trials, marked, _repeated_last(trials))
+    settings = map(setting_of, reversed(trials.all))
+    repeated = takewhile(lambda setting: setting is not None and setting.first != setting.number, settings)
+    return spent(search, trials) or hopeless(trials, len(list(repeated)))
 
 
-def hopeless(trials: Sequence[Any], marked: Collection[int], repeated: int) -> str | None:
+def hopeless(trials: Trials, repeated: int) -> str | None:
     """Return the reason why further settings would be useless, or None.
 
     Args:
-        trials: the settings of the search.
-        marked: the numbers of settings marked for another execution, which do not count.
+        trials: the settings of the search. Those marked for a retry, and repetitions of them, do not count.
         repeated: the number of the latest settings in a row that repeat earlier ones.
     """
-    if waiting(trials, marked):
+    if trials.waiting:
         return None
     if repeated >= _MOST_REPEATED:
         return f"{_MOST_REPEATED} settings in a row had been tried before"
-    states = [trial.state.name for trial in without(trials, marked)]
+    states = [trial.state.name for trial in trials.all if first_of(trial) not in trials.marked]
     if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
         return f"the first {states.count('FAIL')} settings failed"
     return None
-
-
-def _repeated_last(trials: Sequence[Any]) -> int:
-    """Count the latest settings in a row that repeat earlier ones."""
-    settings = map(setting_of, reversed(trials))
-    return sum(
-        1
-        for _ in takewhile(lambda setting: setting is not None and setting.first != setting.number, settings)
-    )

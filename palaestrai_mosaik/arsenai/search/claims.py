@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from palaestrai_mosaik.arsenai.design.settings import FOLDER
 from palaestrai_mosaik.arsenai.execution.claim import Heartbeat, claim, wait_for_exits
@@ -38,6 +39,12 @@ class Claim:
         self._job, self._held = job, True
         self._beat = Heartbeat(job, marker, Interrupt())
         self._beat.__enter__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Release the claim. Repeated calls do nothing, because another process may have it by then."""

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, task_numbers
 from palaestrai_mosaik.arsenai.execution.cluster.submit import plan_search, recover_submissions, submit_tasks
 from palaestrai_mosaik.arsenai.execution.cluster.task_assignment import search_task_states
-from palaestrai_mosaik.arsenai.execution.job import Job, Marker, with_suffix
+from palaestrai_mosaik.arsenai.execution.job import Job, Marker, with_suffix, write_end
 from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core import files
@@ -35,7 +35,7 @@ from .budget import runs_left
 from .claims import claims_folder
 from .progress import SearchProgress
 from .search import Search
-from .settings import marked_settings, runs_of
+from .settings import Trials, runs_of
 
 logger = logging.getLogger(__name__)
 #: settings that a task should execute one after the other; with fewer, the sampler learns too little
@@ -102,8 +102,7 @@ def submit(
         search.settle()
     search.write(now=True)
     assert search.spec.search is not None
-    marked, trials = marked_settings(search.journal), search.journal.trials()
-    left = settings_left(search.spec.search, trials, marked)
+    left = settings_left(search.spec.search, Trials.of(search.journal))
     needed = 0
     if search.over() is None:
         needed = max(0, tasks_for(search.spec.search, left, settings.slurm) - live)
@@ -113,13 +112,13 @@ def submit(
     return Submitted(submission, live, needed, left, retried)
 
 
-def settings_left(search: SearchSpec, trials: Sequence[Any], marked: Collection[int] = ()) -> int | None:
+def settings_left(search: SearchSpec, trials: Trials) -> int | None:
     """Return the number of settings to work on: those not settled, and those that the rest of the budget allows.
 
-    None if the budget has no limit on runs. ``marked`` settings are retried, so they do not count.
+    None if the budget has no limit on runs.
     """
-    left = runs_left(search, trials, marked=marked)
-    unsettled = sum(not trial.state.is_finished() for trial in trials)
+    left = runs_left(search, trials)
+    unsettled = sum(not trial.state.is_finished() for trial in trials.all)
     return None if left is None else unsettled + max(0, left) // search.seeds
 
 
@@ -146,9 +145,12 @@ def states_of(folder: Path) -> dict[int, dict[int, TaskState]]:
     submissions = Submissions(folder)
     return {
         submission.number: search_task_states(submissions, submission)
-        for submission in submissions.all()
-        if submission.search and submission.executor == "slurm"
+        for submission in _of_search(submissions)
     }
+
+
+def _of_search(submissions: Submissions) -> list[Submission]:
+    return [entry for entry in submissions.all() if entry.search and entry.executor == "slurm"]
 
 
 class FailedTasks(NamedTuple):
@@ -205,10 +207,7 @@ def _note_killed(folder: Path, path: Path, marker: Marker) -> None:
     )
     record = JobRecord.read(job.record)
     if record is None or not job.is_covered_by(record):
-        error = "its task on the cluster was killed"
-        JobRecord.of_dead_process(
-            job, marker, status="interrupted", seconds=0.0, exit_code=FAILED, error=error
-        ).write(job.record)
+        write_end(job, marker, "interrupted", "its task on the cluster was killed", exit_code=FAILED)
     files.remove(path, missing_ok=True)
 
 
@@ -287,8 +286,7 @@ class TaskWatch:
         try:
             states = {
                 submission.number: self._states(submission, before.get(submission.number, {}))
-                for submission in self._submissions.all()
-                if submission.search and submission.executor == "slurm"
+                for submission in _of_search(self._submissions)
             }
         except SchedulerError as error:
             if not self._silent:

@@ -13,7 +13,7 @@ from palaestrai_mosaik.arsenai.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import SettingRecord
-from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, Summary, run_folder
+from palaestrai_mosaik.arsenai.execution.job import write_file
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.seeding import integer_seed
@@ -27,9 +27,14 @@ def direction(outcome: OutcomeSpec) -> str:
     return "minimize" if outcome.better == "lower" else "maximize"
 
 
+def cost(value: float, outcome: OutcomeSpec) -> float:
+    """Return the value of an outcome, with the sign at which lower is better."""
+    return value if outcome.better == "lower" else -value
+
+
 def is_better(value: float, other: float, outcome: OutcomeSpec) -> bool:
     """Whether ``value`` is better than ``other``."""
-    return value < other if outcome.better == "lower" else value > other
+    return cost(value, outcome) < cost(other, outcome)
 
 
 def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
@@ -38,34 +43,26 @@ def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRe
     Settings that repeat earlier ones do not count.
     """
     outcomes = sought(spec)
-    signs = [1.0 if item.better == "lower" else -1.0 for item in outcomes]
-    complete = [item for item in records if item.state == "complete" and item.first is None]
-    costs = {
-        item.number: [sign * value for sign, value in zip(signs, item.values, strict=True)]
-        for item in complete
-    }
-    ordered = sorted(complete, key=lambda item: (costs[item.number], item.number))
+    complete = [record for record in records if record.state == "complete" and record.first is None]
+    costs = {record.number: list(map(cost, record.values, outcomes)) for record in complete}
+    ordered = sorted(complete, key=lambda record: (costs[record.number], record.number))
     if len(outcomes) == 1:
         return ordered[:BEST]
     return [
-        item
-        for item in ordered
-        if not any(
-            _dominates(costs[other.number], costs[item.number]) for other in ordered if other is not item
-        )
+        record
+        for record in ordered
+        if not any(_dominates(others, costs[record.number]) for others in costs.values())
     ]
 
 
 def best_pruned(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
     """Return the pruned settings to confirm, in the order of their last reports."""
     assert spec.search is not None
-    sign = 1.0 if sought(spec)[0].better == "lower" else -1.0
     pruned = [
         record for record in records if record.state == "pruned" and record.values and record.first is None
     ]
-    return sorted(pruned, key=lambda record: (sign * record.values[0], record.number))[
-        : spec.search.confirm_pruned
-    ]
+    pruned.sort(key=lambda record: (cost(record.values[0], sought(spec)[0]), record.number))
+    return pruned[: spec.search.confirm_pruned]
 
 
 def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
@@ -74,22 +71,6 @@ def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
 
 #: the settings of the confirming design's rows, and the document of the winner
 ROWS, WINNER = "search/confirmed.csv", "search/winner.yml"
-
-
-def confirm(
-    spec: DesignSpec,
-    path: Path,
-    records: Sequence[SettingRecord],
-    *,
-    store: str | None,
-    settings: Settings,
-    progress: FolderProgress,
-) -> Summary | None:
-    """Execute the best settings of a finished search with fresh seeds; return None if there is nothing to confirm."""
-    folder = make_confirming(spec, path, records)
-    if folder is None:
-        return None
-    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
 
 
 def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecord]) -> DesignFolder | None:
@@ -102,10 +83,7 @@ def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecor
         path / CONFIRM, force=True
     )
     lines = "".join(f"{row},{record.number}\n" for row, record in enumerate(chosen))
-    try:
-        files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
-    except OSError as error:
-        raise ExecutionError(f"cannot write {path / ROWS}: {error.strerror}") from error
+    write_file(path / ROWS, f"row,setting\n{lines}", durable=False)
     return folder
 
 

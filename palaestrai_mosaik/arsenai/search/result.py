@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ from palaestrai_mosaik.arsenai.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, retries_text
-from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.arsenai.execution.journal import Journal, optuna, quiet
 from palaestrai_mosaik.arsenai.execution.status import load_run_states
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
@@ -31,7 +32,8 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from .ranking import best_pruned, confirmed_rows, direction, is_better, ranked
+from .ranking import best_pruned, confirmed_rows, cost, is_better, ranked
+from .search import open_search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,6 +96,11 @@ class BestSetting:
     recommended: bool = False
     pruned: bool = False
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether runs with fresh seeds have not finished."""
+        return any(outcome.lost for outcome in self.confirmed.values())
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
@@ -148,28 +155,37 @@ def search_result(
     """
     folder = DesignFolder.open(path)
     states = load_run_states(folder, StoreLocation.of(path / RESULTS, store), ask=False, journal=journal)
-    records, lost = states.settings, states.lost_results
-    counts = Counter(record.state for record in records)
-    runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
-    words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
-    summary = f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')}, {count(steps, 'environment step')}."
-    again = retries_text(records)
-    if again:
-        summary += f" {again[0].upper()}{again[1:]}."
-    if lost:
-        summary += (
-            f" Results of {count(len(lost), 'run')} are gone: their settings count as not executed (arsenai resume {path} "
-            "executes these runs again)."
-        )
-    summary += "".join(f" {text}" for text in (*_ties(spec, records), *_constant(spec, records)))
+    records, lost = states.settings, sum(state.lost for state in states.runs)
+    sentences = list(_summary(spec, path, records, lost))
     shares: Importances = {}
     if find_spec("optuna") is not None and states.journal.trials:
         lost_settings = {record.number for record in records if record.state == "lost"}
-        shares = importances(spec, _journal(spec, path), lost_settings)
-        sentences = explained_by_chance(shares, spec.analysis.confidence)
-        summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
+        shares = importances(spec, open_search(spec, path), lost_settings)
+        sentences += map(_sentence, explained_by_chance(shares, spec.analysis.confidence))
     best = best_settings(spec, path, records, store, folder)
-    return SearchResult(summary, best, history(spec, records), shares)
+    return SearchResult(" ".join(sentences), best, history(spec, records), shares)
+
+
+def _summary(spec: DesignSpec, path: Path, records: Sequence[SettingRecord], lost: int) -> Iterator[str]:
+    """Yield sentences on the settings of a search; ``lost``: the number of runs with lost results."""
+    counts = Counter(record.state for record in records)
+    runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
+    words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
+    yield f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')}, {count(steps, 'environment step')}."
+    again = retries_text(records)
+    if again:
+        yield _sentence(again)
+    if lost:
+        yield (
+            f"Results of {count(lost, 'run')} are gone: their settings count as not executed (arsenai resume {path} "
+            "executes these runs again)."
+        )
+    yield from _ties(spec, records)
+    yield from _constant(spec, records)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def best_settings(
@@ -203,23 +219,26 @@ def best_settings(
     ]
     if not chosen:
         return []
-    values, outcomes = folder.values(), sought(spec)
-    settings = [
-        BestSetting(
-            record.number,
-            {name: None if value is INACTIVE else value for name, value in values[record.number].items()},
-            dict(zip((outcome.name for outcome in outcomes), record.values, strict=True)),
-            {
-                name: Confirmed.of(of_all[record.number])
-                for name, of_all in fresh.items()
-                if record.number in of_all
-            },
-            pruned=record.state == "pruned",
-        )
-        for record in chosen
-    ]
+    values = folder.values()
+    settings = [_best_setting(spec, record, values[record.number], fresh) for record in chosen]
     order, winner = _ranked_again(spec, settings, fresh)
     return [replace(settings[index], recommended=index == winner) for index in order]
+
+
+def _best_setting(
+    spec: DesignSpec,
+    record: SettingRecord,
+    values: Mapping[str, Any],
+    fresh: Mapping[str, Mapping[int, FloatArray]],
+) -> BestSetting:
+    """Describe a setting by its factors, its outcomes in the search, and those over fresh seeds."""
+    return BestSetting(
+        record.number,
+        {name: None if value is INACTIVE else value for name, value in values.items()},
+        {outcome.name: value for outcome, value in zip(sought(spec), record.values, strict=True)},
+        {name: Confirmed.of(runs[record.number]) for name, runs in fresh.items() if record.number in runs},
+        pruned=record.state == "pruned",
+    )
 
 
 def _ranked_again(
@@ -233,12 +252,7 @@ def _ranked_again(
     if not confirmed:
         return indices, 0
     if len(sought(spec)) > 1:
-        whole = (
-            index
-            for index in confirmed
-            if not any(outcome.lost for outcome in settings[index].confirmed.values())
-        )
-        return indices, next(whole, None)
+        return indices, next((index for index in confirmed if not settings[index].has_lost), None)
     table = np.array([of_first[settings[index].number] for index in confirmed])
     if not np.isfinite(table).any():
         return indices, None
@@ -294,10 +308,6 @@ def history(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[HistoryP
     return points
 
 
-def _journal(spec: DesignSpec, path: Path) -> Journal:
-    return open_journal(path, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
-
-
 def _ties(spec: DesignSpec, records: Sequence[SettingRecord]) -> Iterator[str]:
     """Yield a sentence if more settings share the best value of a single objective than are shown."""
     outcome, *more = sought(spec)
@@ -344,50 +354,51 @@ def importances(spec: DesignSpec, journal: Journal, lost: Collection[int] = ()) 
         journal: its open journal.
         lost: numbers of settings that count as not executed.
     """
-    by_outcome: dict[str, dict[str, Importance]] = {}
     names = [axis.name for axis in spec.axes if all(factor.when is None for factor in axis.factors)]
     complete = [
         trial for trial in journal.trials() if trial.state.name == "COMPLETE" and trial.number not in lost
     ]
     if len(complete) < _LEAST_FOR_IMPORTANCES or len(names) < 2:
-        return by_outcome
-    importance = optuna().importance
-    evaluator = importance.PedAnovaImportanceEvaluator()
-    numbers = [trial.number for trial in complete]
-
-    def divergences(values: Sequence[float]) -> FloatArray:
-        low = dict(zip(numbers, values, strict=True))
-        with quiet():
-            divergence_of = importance.get_param_importances(
-                journal.study,
-                evaluator=evaluator,
-                params=names,
-                # The evaluator leaves out trials without a finite value.
-                target=lambda trial: low.get(trial.number, math.nan),
-                normalize=False,
-            )
-        return np.array([divergence_of[name] for name in names])
-
+        return {}
+    by_outcome: dict[str, dict[str, Importance]] = {}
     for index, outcome in enumerate(sought(spec)):
         # the evaluator looks for low values
-        sign = 1.0 if outcome.better == "lower" else -1.0
-        values = sign * np.array([trial.values[index] for trial in complete])
+        values = np.array([cost(trial.values[index], outcome) for trial in complete])
         if is_constant(values):
             continue
         generator = seeding.generator(spec.seed, "importances", outcome.name)
-        try:
-            divergence = divergences(values.tolist())
-            permuted = [divergences(generator.permutation(values).tolist()) for _ in range(_PERMUTATIONS)]
-        except (ImportError, RuntimeError, ValueError):
-            continue
-        total = float(divergence.sum())
-        shares = divergence / total if total > 0 else np.full(len(names), 1 / len(names))
-        p_adjusted = maxt_adjusted(divergence, np.array(permuted))
-        by_outcome[outcome.name] = {
-            names[i]: Importance(float(shares[i]), float(p_adjusted[i]))
-            for i in np.argsort(-shares, kind="stable")
-        }
+        samples = (values, *(generator.permutation(values) for _ in range(_PERMUTATIONS)))
+        with suppress(ImportError, RuntimeError, ValueError):
+            divergences = [_divergences(journal, complete, names, sample) for sample in samples]
+            by_outcome[outcome.name] = _importances(names, *divergences)
     return by_outcome
+
+
+def _importances(names: list[str], divergence: FloatArray, *permuted: FloatArray) -> dict[str, Importance]:
+    """Return the importances of the factors ``names``, the largest first, from those of permuted outcomes."""
+    total = float(divergence.sum())
+    shares = divergence / total if total > 0 else np.full(len(names), 1 / len(names))
+    p_adjusted = maxt_adjusted(divergence, np.array(permuted))
+    return {
+        names[i]: Importance(float(shares[i]), float(p_adjusted[i]))
+        for i in np.argsort(-shares, kind="stable")
+    }
+
+
+def _divergences(journal: Journal, trials: Sequence[Any], names: list[str], values: FloatArray) -> FloatArray:
+    """Return PED-ANOVA's divergence of each of the factors ``names``, with these values of the trials."""
+    importance = optuna().importance
+    value_of = dict(zip((trial.number for trial in trials), values.tolist(), strict=True))
+    with quiet():
+        divergence_of = importance.get_param_importances(
+            journal.study,
+            evaluator=importance.PedAnovaImportanceEvaluator(),
+            params=names,
+            # The evaluator leaves out trials without a finite value.
+            target=lambda trial: value_of.get(trial.number, math.nan),
+            normalize=False,
+        )
+    return np.array([divergence_of[name] for name in names])
 
 
 def history_figure(folder: str | Path, store: str | None = None) -> Figure:
@@ -424,19 +435,24 @@ def history_figure(folder: str | Path, store: str | None = None) -> Figure:
     curves = [
         Curve("best so far", steps, best, steps=True),
         Curve("each setting", steps, values, points=True),
+        *_fresh_curve(points, best_settings(spec, path, records, store), outcome.name),
     ]
-    steps_at = {item.number: float(item.steps) for item in points}
-    fresh = sorted(
-        (
-            (steps_at[item.number], item.confirmed[outcome.name])
-            for item in best_settings(spec, path, records, store)
-            if outcome.name in item.confirmed and item.confirmed[outcome.name].seeds
-        ),
-        key=lambda pair: pair[0],
-    )
-    if fresh:
-        mean, std = (np.array([getattr(item, name) for _, item in fresh]) for name in ("mean", "std"))
-        at = np.array([at for at, _ in fresh])
-        curves.append(Curve("the best over fresh seeds", at, mean, mean - std, mean + std, points=True))
     title = f"{outcome.name}: {outcome.better} is better"
     return draw_panels([Panel(title, "steps of environments", outcome.name, tuple(curves))], spec.uid)
+
+
+def _fresh_curve(
+    points: Sequence[HistoryPoint], best: Sequence[BestSetting], outcome: str
+) -> Iterator[Curve]:
+    """Yield the curve of the confirmed settings, if there are any."""
+    steps_at = {point.number: float(point.steps) for point in points}
+    # Pruned settings have no point.
+    confirmed = [
+        (steps_at[setting.number], setting.confirmed[outcome])
+        for setting in sorted(best, key=lambda setting: steps_at.get(setting.number, 0.0))
+        if setting.number in steps_at and outcome in setting.confirmed and setting.confirmed[outcome].seeds
+    ]
+    if confirmed:
+        at = np.array([steps for steps, _ in confirmed])
+        mean, std = (np.array([getattr(fresh, name) for _, fresh in confirmed]) for name in ("mean", "std"))
+        yield Curve("the best over fresh seeds", at, mean, mean - std, mean + std, points=True)

@@ -56,7 +56,7 @@ from palaestrai_mosaik.arsenai.design.samplers.sobol import (
 )
 from palaestrai_mosaik.arsenai.design.writer import grow_folder
 from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, Summary, run_folder
-from palaestrai_mosaik.arsenai.execution.runs import RunsToExecute
+from palaestrai_mosaik.arsenai.execution.status import RunsToExecute
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
@@ -254,19 +254,11 @@ def _widest(results: Results, indices: Sequence[SensitivityResult]) -> dict[str,
         for row in rows.to_dict("records"):
             # the upper end of ST is at most 1
             width = float(max(row["high"] - row["value"], row["value"] - row["low"]))
+            index, outcome = row["index"], result.outcome
             if not math.isfinite(width):
-                return {
-                    "interval": None,
-                    "outcome": result.outcome,
-                    "refused": f"{row['index']} has no interval",
-                }
+                return {"interval": None, "outcome": outcome, "refused": f"{index} has no interval"}
             if width > widest["interval"]:
-                widest = {
-                    "interval": width,
-                    "index": row["index"],
-                    "factor": row["factor"],
-                    "outcome": result.outcome,
-                }
+                widest = {"interval": width, "index": index, "factor": row["factor"], "outcome": outcome}
     return widest
 
 
@@ -378,12 +370,7 @@ def run_rounds(
     whole: Summary | None = None
     while True:
         summary = run_folder(
-            folder,
-            which=which,
-            store=store,
-            settings=settings,
-            progress=progress,
-            ignore_queue=ignore_queue,
+            folder, which=which, store=store, settings=settings, progress=progress, ignore_queue=ignore_queue
         )
         whole = summary if whole is None else _together(whole, summary)
         stopped = summary.interrupted or summary.not_begun or summary.left_out
@@ -402,17 +389,13 @@ def _together(first: Summary, then: Summary) -> Summary:
     """Combine the summaries of consecutive rounds; ``then`` also considered the runs of ``first``."""
     if then.collected is not None and first.collected is not None:
         then.collected.runs += first.collected.runs
-    return Summary(
-        then.considered,
+    return replace(
+        then,
         # the runs that the first round executed existed before the second
-        dict(Counter(then.before) - Counter(first.ended)),
-        dict(Counter(first.ended) + Counter(then.ended)),
-        then.not_begun,
-        first.left_out + then.left_out,
-        [*first.failures, *then.failures],
-        first.seconds + then.seconds,
-        then.interrupted,
-        then.collected or first.collected,
-        then.not_collected,
-        then.not_read_back,
+        before=dict(Counter(then.before) - Counter(first.ended)),
+        ended=dict(Counter(first.ended) + Counter(then.ended)),
+        left_out=first.left_out + then.left_out,
+        failures=[*first.failures, *then.failures],
+        seconds=first.seconds + then.seconds,
+        collected=then.collected or first.collected,
     )

@@ -26,7 +26,7 @@ from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.core.seeding import integer_seed
 
-from .settings import first_of, marked_settings, replaced, waiting
+from .settings import Trials, first_of, retried
 
 #: distance of a failure to the worst finished setting, as a share of the range of finished ones
 _MARGIN = 0.1
@@ -37,8 +37,7 @@ def shown_to_sampler(search: SearchSpec, journal: Journal) -> Any:
     if search.failures == "exclude":
         return journal.storage
     # NSGA-II remembers the parents of a generation, so failures must not vanish from it.
-    marked = () if search.sampler == "nsgaii" else marked_settings(journal)
-    return _Shown(journal, marked)
+    return _Shown(journal, () if search.sampler == "nsgaii" else Trials.of(journal).marked)
 
 
 class _Shown:
@@ -137,23 +136,19 @@ def _sampler(name: SearchSampler, spec: DesignSpec, seed: int, **options: Any) -
         with quiet():
             if name == "random":
                 return samplers.RandomSampler(seed=seed)
+            if name == "nsgaii":
+                return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+            options |= {"seed": seed, "warn_independent_sampling": False}
             if name == "cmaes":
-                return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+                return samplers.CmaEsSampler(**options)
             if name == "gp":
                 # Optuna would import it only with a proposal, in the middle of a search.
                 if find_spec("torch") is None:
                     raise ImportError("there is no torch")
-                return samplers.GPSampler(seed=seed, warn_independent_sampling=False)
-            if name == "nsgaii":
-                return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+                return samplers.GPSampler(**options)
             conditional = any(factor.when is not None for factor in spec.factors)
-            return samplers.TPESampler(
-                seed=seed,
-                multivariate=True if conditional else None,
-                group=conditional,
-                warn_independent_sampling=False,
-                **options,
-            )
+            grouped = {"multivariate": True, "group": True} if conditional else {}
+            return samplers.TPESampler(**options, **grouped)
     except ImportError as error:
         extra = "rl" if name == "gp" else "search"
         raise ExecutionError(
@@ -270,19 +265,20 @@ def _count(axis: Axis) -> int | None:
     return None if counts or count is None or count > _FEW else count
 
 
+def _needs(spec: DesignSpec) -> dict[int, set[int]]:
+    """Return the axes that the conditions of each axis's factors depend on, by index."""
+    axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
+    needs: dict[int, set[int]] = {}
+    for index, axis in enumerate(spec.axes):
+        conditions = [factor.when for factor in axis.factors if factor.when is not None]
+        names = (name for when in conditions for name in Expression.parse(when, spec.factors).names)
+        needs[index] = {axis_of[name] for name in names} - {index}
+    return needs
+
+
 def _in_order(spec: DesignSpec) -> Iterator[int]:
     """Yield the indices of the axes, each after the axes that its factors' conditions depend on."""
-    axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
-    needs = {
-        index: {
-            axis_of[name]
-            for factor in axis.factors
-            if factor.when is not None
-            for name in Expression.parse(factor.when, spec.factors).names
-        }
-        - {index}
-        for index, axis in enumerate(spec.axes)
-    }
+    needs = _needs(spec)
     left = list(needs)
     while left:
         free = [index for index in left if not needs[index] & set(left)]
@@ -338,7 +334,7 @@ class Proposals:
         earlier = [trial.user_attrs.get(SETTING) for trial in trials[:number]]
         if self._spec.seed_policy == "common":
             # The outcome of a retried setting is that of its retry, so nothing repeats the failed one.
-            out = replaced(trials)
+            out = retried(trials)
             hashes = [None if attrs is None or attrs["first"] in out else attrs["hash"] for attrs in earlier]
             return (), hashes.index(hash_) if hash_ in hashes else number
         same = (at for at, attrs in enumerate(earlier) if attrs is not None and attrs["values"] == digest)
@@ -353,8 +349,7 @@ class Proposals:
         if trial.params or trial.system_attrs:
             # A process was killed while it wrote a proposal of the sampler.
             return None
-        marked = marked_settings(self._journal)
-        return next(iter(waiting(self._journal.trials(), marked)), None) if marked else None
+        return next(iter(Trials.of(self._journal).waiting), None)
 
     def _propose_again(self, number: int, failed: int) -> Setting:
         """Propose a failed setting again, with the same seeds."""

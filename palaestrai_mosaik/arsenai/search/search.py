@@ -9,10 +9,11 @@ result, with the runs that have ended.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,14 @@ from palaestrai_mosaik.arsenai.design.settings import (
     STOPPED,
     EndedRun,
     SettingRecord,
+    Trial,
     read_journal,
     record_of,
     write_settings,
 )
 from palaestrai_mosaik.arsenai.execution import Executor, Settings
 from palaestrai_mosaik.arsenai.execution.early_stopping import Reporting, asks_to_stop
-from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord, Marker, now, with_suffix
+from palaestrai_mosaik.arsenai.execution.job import Evidence, Job, JobRecord, now, with_suffix
 from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
@@ -44,16 +46,7 @@ from .budget import hopeless, runs_left, search_over, spent
 from .claims import PROPOSING, TABLES, Claim, Claims, worker_name
 from .ranking import direction
 from .samplers import Proposals, make_sampler
-from .settings import (
-    TAKEN_OVER,
-    Working,
-    failed_by_themselves,
-    is_number,
-    mark,
-    marked_settings,
-    runs_of,
-    setting_of,
-)
+from .settings import TAKEN_OVER, Trials, Working, mark, runs_of, setting_of
 from .stores import RunStores, Worker
 
 logger = logging.getLogger(__name__)
@@ -63,8 +56,6 @@ _WRITE_EVERY = 1.0
 #: seconds for which a process waits for its turn to propose before it looks for other work; and for its turn to write
 #: the tables, or to mark failed settings
 _TURN, _LONG_TURN = 1.0, 30.0
-#: the statuses of records of runs that have recorded results
-_RECORDED = ("finished", "pruned")
 #: maximum number of attempts of a run if its processes are killed from outside
 _ATTEMPTS = 3
 
@@ -80,19 +71,23 @@ def check_journal(spec: DesignSpec, folder: Path) -> None:
     Raises:
         ExecutionError: the journal is damaged, or has a setting that the design cannot have.
     """
-    outcomes = {outcome.name for outcome in sought(spec)}
     for trial in read_journal(folder).trials:
-        setting, runs = trial.user_attrs.get(SETTING), trial.user_attrs.get(RUNS, ())
-        fits = setting is None or (
-            len(setting["unit"]) == len(spec.axes) and setting["first"] <= trial.number
-        )
-        has_setting = setting is not None or not runs
-        has_outcomes = all(not run["outcomes"] or run["outcomes"].keys() == outcomes for run in runs)
-        if not (fits and has_setting and has_outcomes and len(runs) <= spec.repetitions):
+        if not _fits(spec, trial):
             raise ExecutionError(
                 f"setting {trial.number} in {folder / FOLDER / JOURNAL} does not fit the design; put back a copy of the "
                 "file, or delete the lines of this setting and all that follow"
             )
+
+
+def _fits(spec: DesignSpec, trial: Trial) -> bool:
+    """Whether the design can have the point of a setting, and the outcomes of its runs."""
+    setting, runs = trial.user_attrs.get(SETTING), trial.user_attrs.get(RUNS, ())
+    if setting is None:
+        return not runs
+    outcomes = {outcome.name for outcome in sought(spec)}
+    has_outcomes = all(not run["outcomes"] or run["outcomes"].keys() == outcomes for run in runs)
+    has_point = len(setting["unit"]) == len(spec.axes) and setting["first"] <= trial.number
+    return has_point and has_outcomes and len(runs) <= spec.repetitions
 
 
 class Search:
@@ -105,17 +100,22 @@ class Search:
         assert spec.search is not None
         self.spec, self._search = spec, spec.search
         self._growing, self._settings, self._worker = growing, settings, worker
-        self._path = growing.path
+        #: the folder of the design
+        self.path = growing.path
+        #: whether nothing more begins after a failure
+        self.fail_fast = settings.fail_fast
+        #: the files of run documents that this process has written again, because they were missing or edited
+        self.restored = growing.restored
         #: the objectives
         self.outcomes = sought(spec)
-        self.journal = open_search(spec, self._path)
+        self.journal = open_search(spec, self.path)
         self._name = worker_name(worker.task)
-        self._claims = Claims(self._path, spec.hash, worker.task)
+        self._claims = Claims(self.path, spec.hash, worker.task)
         self._proposals = Proposals(spec, self.journal, growing, self._name)
         self._working: dict[int, Working] = {}
         self._ready: deque[Working] = deque()
         #: the stores of the runs
-        self.stores = RunStores(self._path, worker)
+        self.stores = RunStores(self.path, worker)
         self._phase: int | None = None
         self._attempts: dict[str, int] = {}
         self._written = -float("inf")
@@ -154,20 +154,23 @@ class Search:
 
     def ended(self, record: JobRecord) -> SettingRecord | None:
         """Process the end of a run; return its setting if this settles it."""
-        working = next(
-            candidate
-            for candidate in self._working.values()
-            if any(run.uid == record.run for run in candidate.runs)
-        )
+        working = self._working_on(record.run)
+        assert working is not None
         settled = self._take_in(working, record)
         self.write()
         return record_of(self.journal.trial(working.number)) if settled else None
 
     def leave(self, run: str) -> None:
         """Release the setting of ``run``, which another process executes."""
-        for working in list(self._working.values()):
-            if any(planned.uid == run for planned in working.runs):
-                self._give_back(working)
+        working = self._working_on(run)
+        if working is not None:
+            self._give_back(working)
+
+    def _working_on(self, run: str) -> Working | None:
+        """Return the setting in progress that has a run."""
+        return next(
+            (item for item in self._working.values() if run in {planned.uid for planned in item.runs}), None
+        )
 
     def settle(self) -> None:
         """Process the ends of runs in settings without a worker, without starting anything."""
@@ -208,11 +211,9 @@ class Search:
             raise ExecutionError(
                 f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
             )
-        try:
-            failed = failed_by_themselves(self.journal.trials(), marked_settings(self.journal))
+        with turn:
+            failed = Trials.of(self.journal).failed
             mark(self.journal, failed)
-        finally:
-            turn.release()
         # Earlier failures no longer count.
         self.failures.clear()
         self._failed_before = self._count_failed()
@@ -227,24 +228,9 @@ class Search:
         self.write(now=True)
         self.stores.close()
 
-    @property
-    def path(self) -> Path:
-        """The folder of the design."""
-        return self._path
-
-    @property
-    def fail_fast(self) -> bool:
-        """Whether nothing more begins after a failure."""
-        return self._settings.fail_fast
-
-    @property
-    def restored(self) -> list[str]:
-        """The files of run documents that this process has written again, because they were missing or edited."""
-        return self._growing.restored
-
     def over(self) -> str | None:
         """Return the reason why the search is over, or None if there are settings to execute or to propose."""
-        return search_over(self._search, self.journal.trials(), marked_settings(self.journal))
+        return search_over(self._search, Trials.of(self.journal))
 
     def runs_of(self, number: int) -> list[PlannedRun]:
         """Return the runs of a proposed setting."""
@@ -260,8 +246,7 @@ class Search:
 
     def records(self) -> list[SettingRecord]:
         """Return the current records of all settings, in order."""
-        marked = marked_settings(self.journal)
-        return [record_of(trial, marked) for trial in self.journal.trials()]
+        return Trials.of(self.journal).records()
 
     def write(self, *, now: bool = False) -> None:
         """Write the tables of the folder, unless they were just written, or another process is writing them."""
@@ -272,18 +257,15 @@ class Search:
         turn = self._claims.turn(TABLES, _LONG_TURN if now else 0.0)
         if turn is None:
             return
-        try:
-            marked, trials = marked_settings(self.journal), self.journal.trials()
-            for trial in trials[self._growing.rows :]:
+        with turn:
+            trials = Trials.of(self.journal)
+            for trial in trials.all[self._growing.rows :]:
                 setting = setting_of(trial)
                 if setting is None:
                     break
                 self._growing.add(setting)
             self._growing.write()
-            records = [record_of(trial, marked) for trial in trials]
-            write_settings(self._path, records, [outcome.name for outcome in self.outcomes])
-        finally:
-            turn.release()
+            write_settings(self.path, trials.records(), [outcome.name for outcome in self.outcomes])
         self._written = time.monotonic()
 
     def _count_failed(self) -> int:
@@ -304,12 +286,10 @@ class Search:
             if turn is None:
                 self.waiting = True
                 return False
-            try:
+            with turn:
                 if self._may_propose():
                     self._begin_new()
                     return True
-            finally:
-                turn.release()
         # Other workers may have died since the last look. This process must not end before it has checked.
         number = None if self._working else self._claims.without_worker(self._unsettled(), last=True)
         return number is not None and self._take_over(number)
@@ -334,24 +314,19 @@ class Search:
         setting = setting_of(trial)
         if setting is not None:
             runs = self._growing.planned(setting)[0]
-            markers = [with_suffix(job_path(self._path, run), ".running") for run in runs]
+            markers = [with_suffix(job_path(self.path, run), ".running") for run in runs]
             if self._claims.are_executed(markers, wait=not self._working):
                 self._claims.avoid(number)
                 claim.release()
                 return True
-            self._note_taken_over(trial)
-            self._begin_claimed(number, claim)
-            return True
-        turn = self._claims.turn(PROPOSING, _TURN)
-        if turn is None:
+        turn = None if setting is not None else self._claims.turn(PROPOSING, _TURN)
+        if setting is None and turn is None:
             self.waiting = True
             claim.release()
             return False
-        try:
+        with turn or nullcontext():
             self._note_taken_over(trial)
             self._begin_claimed(number, claim)
-        finally:
-            turn.release()
         return True
 
     def _begin_claimed(self, number: int, claim: Claim) -> None:
@@ -406,86 +381,57 @@ class Search:
 
     def _may_propose(self) -> bool:
         """Whether the budget allows another setting; otherwise, note the reason."""
-        marked, trials = marked_settings(self.journal), self.journal.trials()
+        trials = Trials.of(self.journal)
         self.ended_by = (
-            spent(self._search, trials, marked=marked, reserve=False)
-            or hopeless(trials, marked, self._repeated)
-            or self._failed_fast()
+            spent(self._search, trials, reserve=False)
+            or hopeless(trials, self._repeated)
+            or ("a run failed" if self._has_failed_fast() else None)
         )
         # Runs of settings in progress may turn out to be unnecessary, so another one may begin once these are settled.
-        left = runs_left(self._search, trials, marked=marked)
+        left = runs_left(self._search, trials)
         self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
         return self.ended_by is None and not self.reserved
 
-    def _failed_fast(self) -> str | None:
-        if self.fail_fast and (self.failures or self._count_failed() > self._failed_before):
-            return "a run failed"
-        return None
+    def _has_failed_fast(self) -> bool:
+        return self.fail_fast and (bool(self.failures) or self._count_failed() > self._failed_before)
 
     # runs
 
     def _job(self, working: Working) -> Job | None:
         """Return the job of the next run of a setting, or None if it has ended already and was processed."""
         run = working.runs[len(working.ended)]
-        path = job_path(self._path, run)
-        record, marker = (
-            JobRecord.read(with_suffix(path, ".json")),
-            Marker.read(with_suffix(path, ".running")),
-        )
-        attempts = max(
-            entry.attempt if entry is not None and entry.hash == run.hash else 0 for entry in (record, marker)
-        )
-        if record is not None and record.hash != run.hash:
-            record = None
-        if record is not None and self._is_out_of_reach(run, record):
+        record = self.stores.final_record(run)
+        if record is None:
+            return self.start(run, self.reporting(working.setting, working.ended))
+        if record.instance is not None and self.stores.location(run, record.instance) is None:
             logger.warning(
                 "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
             )
             self._give_back(working)
-            return None
-        resume = None
-        if record is None or not self._has_ended(run, record):
-            finished, resume = self.stores.earlier(run)
-            record = None if finished is None else self.stores.record_of(run, finished)
-        if record is not None:
+        else:
             self._take_in(working, record)
-            return None
-        return self.start(run, attempts + 1, resume, self.reporting(working.setting, working.ended))
+        return None
 
-    def _is_out_of_reach(self, run: PlannedRun, record: JobRecord) -> bool:
-        """Whether a run has recorded its results into a store that this process cannot read."""
-        if record.status not in _RECORDED or record.instance is None:
-            return False
-        return self.stores.location(run, record.instance) is None
-
-    def _has_ended(self, run: PlannedRun, record: JobRecord) -> bool:
-        """Whether a run with this record needs no further attempt."""
-        if record.status in _RECORDED and record.instance is not None:
-            return self.stores.has(run, record.instance)
-        # A run that failed by itself, and whose worker was killed before it could report that.
-        return record.status == "failed" and record.exit_code > 0
-
-    def start(self, run: PlannedRun, attempt: int, resume: str | None, reporting: Reporting | None) -> Job:
-        """Return the job of a run, which begins now.
+    def start(self, run: PlannedRun, reporting: Reporting | None) -> Job:
+        """Return the job of the next attempt at a run, which begins now.
 
         Args:
             run: the run.
-            attempt: the number of the attempt.
-            resume: the instance in the common store to resume; ``None``: there is none.
             reporting: what the run reports while it goes on; ``None``: nothing.
         """
+        path = job_path(self.path, run)
         own_store = self.stores.records_alone(run)
         location = self.stores.own(run) if own_store else self._worker.store
         assert location is not None
         job = Job(
             run.uid,
             run.hash,
-            self._path / run.file,
-            job_path(self._path, run),
+            self.path / run.file,
+            path,
             location,
-            attempt,
+            Evidence.of(path, run.hash).attempts + 1,
             # With its own store, the process of the run checks for checkpoints there.
-            resume=None if own_store else resume,
+            resume=None if own_store else self.stores.resumable(run),
             checkpoint_every=self._settings.checkpoint_every,
             own_store=own_store,
             task=self._worker.task,
@@ -501,7 +447,7 @@ class Search:
             return None
         outcome = self.outcomes[0]
         return Reporting(
-            self._path,
+            self.path,
             self.spec.uid,
             direction(outcome),
             setting.number,
@@ -562,7 +508,7 @@ class Search:
             outcomes = self.stores.outcomes(run, record.instance, self.outcomes)
         except StoreError as error:
             return {}, str(error)
-        strange = [name for name, value in outcomes.items() if not is_number(value)]
+        strange = [name for name, value in outcomes.items() if not math.isfinite(value)]
         return outcomes, f"run {record.run} has no finite {strange[0]}" if strange else None
 
     def _note(self, working: Working, record: JobRecord, outcomes: dict[str, float]) -> None:
@@ -572,9 +518,8 @@ class Search:
         if record.instance is not None:
             with self.stores.of_instance(run, record.instance) as store:
                 steps = store.steps_across([record.instance])[record.instance]
-        number = working.number
-        id_ = self.journal.trial_id(number)
-        if self._search.prune == "wilcoxon" and all(map(is_number, outcomes.values())) and outcomes:
+        id_ = self.journal.trial_id(working.number)
+        if self._search.prune == "wilcoxon" and all(map(math.isfinite, outcomes.values())) and outcomes:
             value = outcomes[self.outcomes[0].name]
             self.journal.storage.set_trial_intermediate_value(id_, len(working.ended), value)
         working.ended.append(
@@ -586,7 +531,7 @@ class Search:
                 record.started,
                 record.ended,
                 outcomes,
-                len(self.journal.trial(number).intermediate_values),
+                len(self.journal.trial(working.number).intermediate_values),
             )
         )
         self.journal.storage.set_trial_user_attr(
@@ -657,16 +602,19 @@ def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
     The caller must return each record to the search (:meth:`Search.ended`) before it takes the next one.
     """
     left = 0
-    while True:
-        for record in executor.run(search):
-            yield record
-            for run in executor.left_out[left:]:
-                search.leave(run)
-            left = len(executor.left_out)
-            if search.cancelled:
-                executor.cancel()
+
+    def release() -> None:
+        nonlocal left
         for run in executor.left_out[left:]:
             search.leave(run)
         left = len(executor.left_out)
+
+    while True:
+        for record in executor.run(search):
+            yield record
+            release()
+            if search.cancelled:
+                executor.cancel()
+        release()
         if executor.cancelled or not search.waiting:
             return

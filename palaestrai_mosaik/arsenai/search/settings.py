@@ -1,4 +1,4 @@
-"""The settings of a search in its journal, and failed ones that are marked for another execution.
+"""The settings of a search in its journal, and failed ones that are marked for a retry.
 
 Optuna does not change finished trials, so marks are an attribute of the study. The next proposals are the points of marked
 settings, each as a new setting with the seeds of the failed one, which no longer counts for the budget.
@@ -6,15 +6,22 @@ settings, each as a new setting with the seeds of the failed one, which no longe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from palaestrai_mosaik.arsenai.design.folder import PlannedRun
 from palaestrai_mosaik.arsenai.design.growing import Setting
-from palaestrai_mosaik.arsenai.design.settings import RETRIES, RETRY, RUNS, SETTING, EndedRun
+from palaestrai_mosaik.arsenai.design.settings import (
+    RETRIES,
+    RETRY,
+    RUNS,
+    SETTING,
+    EndedRun,
+    SettingRecord,
+    record_of,
+)
 from palaestrai_mosaik.arsenai.execution.job import now
 from palaestrai_mosaik.arsenai.execution.journal import Journal
 
@@ -74,18 +81,52 @@ def spans_of(trial: Any) -> list[tuple[float, float]]:
     ]
 
 
-def is_number(value: float) -> bool:
-    """Whether an outcome can be compared."""
-    return math.isfinite(value)
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The settings of a search in order (``all``), and the numbers of those ``marked`` for a retry, retried or not."""
+
+    all: Sequence[Any]
+    marked: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, journal: Journal) -> Trials:
+        """Read the settings in a journal."""
+        marked = frozenset(map(int, _marks(journal)))
+        return cls(journal.trials(), marked)
+
+    def records(self) -> list[SettingRecord]:
+        """Return the records of the settings."""
+        return [record_of(trial, self.marked) for trial in self.all]
+
+    @property
+    def counted(self) -> list[Any]:
+        """The settings that count for the budget: all but the marked ones."""
+        return [trial for trial in self.all if trial.number not in self.marked]
+
+    @property
+    def failed(self) -> list[int]:
+        """The settings with a failed run that are not marked yet.
+
+        Settings that repeat others are left out, because they have no runs of their own.
+        """
+        failed = (trial for trial in self.counted if trial.state.name == "FAIL")
+        return [trial.number for trial in failed if first_of(trial) == trial.number]
+
+    @property
+    def waiting(self) -> list[int]:
+        """The marked settings that have not been proposed again yet, in order."""
+        if not self.marked:
+            return []
+        return sorted(self.marked - {trial.user_attrs.get(RETRIES) for trial in self.all})
 
 
-def marked_settings(journal: Journal) -> frozenset[int]:
-    """Return the numbers of the marked settings, retried or not."""
-    return frozenset(map(int, _marks(journal)))
+def retried(trials: Sequence[Any]) -> set[int]:
+    """Return the numbers of the settings that have been proposed again."""
+    return {trial.user_attrs[RETRIES] for trial in trials if {RETRIES, SETTING} <= trial.user_attrs.keys()}
 
 
 def mark(journal: Journal, numbers: Collection[int]) -> None:
-    """Mark the settings ``numbers`` for another execution. The caller must have the turn to propose."""
+    """Mark the settings ``numbers`` for a retry. The caller must have the turn to propose."""
     if numbers:
         marks = {**_marks(journal), **dict.fromkeys(map(str, numbers), now())}
         journal.storage.set_study_user_attr(journal.study._study_id, RETRY, marks)
@@ -94,29 +135,3 @@ def mark(journal: Journal, numbers: Collection[int]) -> None:
 def _marks(journal: Journal) -> Mapping[str, str]:
     marks: Mapping[str, str] = journal.storage.get_study_user_attrs(journal.study._study_id).get(RETRY, {})
     return marks
-
-
-def failed_by_themselves(trials: Sequence[Any], marked: Collection[int]) -> list[int]:
-    """Return the settings with a failed run that are not marked yet.
-
-    Settings that repeat others are left out, because they have no runs of their own.
-    """
-    failed = (trial for trial in trials if trial.state.name == "FAIL" and trial.number not in marked)
-    return [trial.number for trial in failed if first_of(trial) == trial.number]
-
-
-def waiting(trials: Sequence[Any], marked: Collection[int]) -> list[int]:
-    """Return the ``marked`` settings that have not been proposed again yet, in order."""
-    if not marked:
-        return []
-    return sorted(set(marked) - {trial.user_attrs.get(RETRIES) for trial in trials})
-
-
-def replaced(trials: Sequence[Any]) -> set[int]:
-    """Return the settings that have been proposed again."""
-    return {trial.user_attrs[RETRIES] for trial in trials if {RETRIES, SETTING} <= trial.user_attrs.keys()}
-
-
-def without(trials: Sequence[Any], marked: Collection[int]) -> Iterator[Any]:
-    """Yield the trials that are neither ``marked`` nor repetitions of a marked one."""
-    return (trial for trial in trials if first_of(trial) not in marked) if marked else iter(trials)

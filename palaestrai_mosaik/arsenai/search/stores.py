@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from palaestrai_mosaik.arsenai.design.folder import PlannedRun
 from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
 from palaestrai_mosaik.arsenai.design.settings import seconds_between
 from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
-from palaestrai_mosaik.arsenai.execution.job import JobRecord
+from palaestrai_mosaik.arsenai.execution.job import Evidence, JobRecord
 from palaestrai_mosaik.arsenai.execution.run_store import instances_of
-from palaestrai_mosaik.arsenai.execution.status import run_file_stem
+from palaestrai_mosaik.arsenai.execution.status import RECORDED, job_path, run_file_stem
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
@@ -70,31 +71,48 @@ class RunStores:
         """Whether the next attempt of a run records into its own store: all do, or an earlier one of it did."""
         return self._worker.own_store or bool(instance_uids(Path(self.own(run).location)))
 
-    def has(self, run: PlannedRun, instance: str) -> bool:
-        """Whether the store of an instance has it. Raises :class:`StoreError` if that store is out of reach."""
-        with self.of_instance(run, instance) as store:
-            instances = instances_of(store, [run.hash]).get(run.hash, ())
-            return any(candidate.uid == instance for candidate in instances)
+    def final_record(self, run: PlannedRun) -> JobRecord | None:
+        """Return the record of a run that needs no further attempt; None: it is to be executed.
 
-    def earlier(self, run: PlannedRun) -> tuple[str | None, str | None]:
-        """Return the finished instance in the common store, and the one that can be resumed, or None for each."""
-        if self._worker.store is None:
-            return None, None
-        with self._opened(self._worker.store) as store:
+        The record of a run with results out of reach (:meth:`location`) is final, because they may have been collected.
+        """
+        record = Evidence.of(job_path(self._path, run), run.hash).record
+        if record is not None and record.status == "failed" and record.exit_code > 0:
+            # It failed by itself, and its worker was killed before it could report that.
+            return record
+        if record is not None and record.status in RECORDED and record.instance is not None:
+            location = self.location(run, record.instance)
+            if location is None or record.instance in self._statuses(location, run):
+                return record
+        statuses = {} if self._worker.store is None else self._statuses(self._worker.store, run)
+        finished = next((uid for uid, status in statuses.items() if status == "finished"), None)
+        return None if finished is None else self._record_of(run, finished)
+
+    def _statuses(self, location: StoreLocation, run: PlannedRun) -> dict[str, str]:
+        """Return the status of each instance of a run in a store, by uid; the newest last."""
+        with self._opened(location) as store:
             instances = instances_of(store, [run.hash]).get(run.hash, [])
-            finished = next(
-                (candidate.uid for candidate in instances if candidate.status == "finished"), None
-            )
-            return finished, resumable(store, [candidate[:2] for candidate in instances])
+        return {instance.uid: instance.status for instance in instances}
 
-    def _opened(self, location: StoreLocation) -> _Opened:
+    def resumable(self, run: PlannedRun) -> str | None:
+        """Return the instance of a run in the common store that can be resumed, or None."""
+        if self._worker.store is None:
+            return None
+        with self._opened(self._worker.store) as store:
+            return resumable(store, list(self._statuses(self._worker.store, run).items()))
+
+    @contextmanager
+    def _opened(self, location: StoreLocation) -> Iterator[Store]:
+        """Open a store, and close it again if it is a run's own."""
         if location != self._worker.store:
-            return _Opened(location.open(create=True, journal="delete"), keep=False)
+            with location.open(create=True, journal="delete") as store:
+                yield store
+            return
         if self._store is None:
             self._store = location.open(create=True)
-        return _Opened(self._store, keep=True)
+        yield self._store
 
-    def of_instance(self, run: PlannedRun, instance: str) -> _Opened:
+    def of_instance(self, run: PlannedRun, instance: str) -> AbstractContextManager[Store]:
         """Open the store of an instance. Raises :class:`StoreError` if it is out of reach."""
         location = self.location(run, instance)
         if location is None:
@@ -110,7 +128,7 @@ class RunStores:
             taken = {outcome.name: take(store, [instance], outcome) for outcome in outcomes}
         return {name: values.get(instance, float("nan")) for name, values in taken.items()}
 
-    def record_of(self, run: PlannedRun, instance: str) -> JobRecord:
+    def _record_of(self, run: PlannedRun, instance: str) -> JobRecord:
         """Build the record of a finished run after its process was killed without writing one."""
         assert self._worker.store is not None
         with self._opened(self._worker.store) as store:
@@ -121,17 +139,3 @@ class RunStores:
             *(run.uid, run.hash, "finished", instance, self._worker.store.shown, started, ended),
             *(seconds_between(started, ended), 0, None, "", 0, 1, self._worker.task),
         )
-
-
-class _Opened:
-    """A context manager for a store: it closes the store of a run, but not that of the search."""
-
-    def __init__(self, store: Store, *, keep: bool):
-        self._store, self._keep = store, keep
-
-    def __enter__(self) -> Store:
-        return self._store
-
-    def __exit__(self, *error: object) -> None:
-        if not self._keep:
-            self._store.close()

@@ -26,7 +26,6 @@ from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.local import LocalExecutor
 from palaestrai_mosaik.arsenai.execution.processes import DEFAULT_METHOD, StartMethod
 from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
-from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.printing import count
 
 from .search import Search, executed
@@ -59,11 +58,7 @@ def execute_search_task(
         ExecutionError: the folder does not have the task, or Optuna is missing here.
     """
     submissions = Submissions(folder)
-    submission = submissions.read(number)
-    if not 0 <= task < submission.tasks:
-        raise ExecutionError(
-            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
-        )
+    submission = submissions.read(number, task=task)
     spec = DesignFolder.open(submissions.folder).spec
     make_folders(submissions.folder)
     began = clock(submissions.folder)
@@ -101,6 +96,7 @@ def execute_search_task(
     finally:
         search.close()
     not_begun = int(executor.cancelled and search.ended_by is None and not ended["interrupted"])
+    moved_on = ended.total() > ended["interrupted"]
     outcome = TaskOutcome(
         finished=ended["finished"] + ended["pruned"],
         failed=ended["failed"],
@@ -108,8 +104,7 @@ def execute_search_task(
         left_out=len(executor.left_out),
         not_begun=not_begun,
         ended=executor.cancelled,
-        moved_on=ended.total() > ended["interrupted"]
-        or any(newest_checkpoint(job) > began for job in search.started),
+        moved_on=moved_on or any(newest_checkpoint(job) > began for job in search.started),
     )
     words = ", ".join(f"{n} {status}" for status, n in sorted(ended.items())) or "no run"
     ended_by = search.ended_by or (

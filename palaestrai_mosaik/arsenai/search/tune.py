@@ -15,42 +15,73 @@ from pathlib import Path
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
-from palaestrai_mosaik.arsenai.design.settings import (
-    SettingRecord,
-    count_failed,
-    failure_reasons,
-    retries_of,
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord, count_failed, failure_reasons, retries_of
+from palaestrai_mosaik.arsenai.execution import (
+    Settings,
+    SubmitSummary,
+    Summary,
+    run_folder,
+    submit_missing,
 )
-from palaestrai_mosaik.arsenai.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
-from palaestrai_mosaik.arsenai.execution.claim import wait_for_exits
 from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
-from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.job import JobRecord, held
 from palaestrai_mosaik.arsenai.execution.runs import (
     OWN_STORES,
     collect_stores,
     make_executor,
     signals_cancel,
+    wait_for_dead_command,
     why_unreadable,
 )
-from palaestrai_mosaik.arsenai.execution.status import load_run_states
-from palaestrai_mosaik.arsenai.execution.task import GRACE
-from palaestrai_mosaik.core.errors import ExecutionError, StoreError
+from palaestrai_mosaik.arsenai.execution.status import LostResults, load_run_states
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK
 from palaestrai_mosaik.store.store import StoreLocation
 
 from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
-from .lost import LostResults, Recovery
+from .lost import Recovery
 from .progress import SearchProgress
-from .ranking import confirm, make_confirming, write_winner
+from .ranking import make_confirming, write_winner
 from .result import BestSetting, best_settings
 from .search import Search, check_journal, executed
 from .stores import Worker
 
 
 @dataclass
-class TuneSummary:
+class SearchSummary:
+    """What an execution and a submission of a search tell of it; see :class:`TuneSummary`."""
+
+    folder: Path
+    best: list[BestSetting] = field(default_factory=list)
+    winner: str | None = None
+    ended_by: str | None = None
+    collected: Collected | None = None
+    not_collected: str | None = None
+    not_read_back: str | None = None
+    to_retry: int = 0
+    retries_left: int = 0
+    lost: LostResults = field(default_factory=LostResults)
+    restored: list[str] = field(default_factory=list)
+
+    def count_retries(self, records: Sequence[SettingRecord]) -> None:
+        """Count the settings that may be retried on request, and those that will be."""
+        self.to_retry = count_failed(records)
+        self.retries_left = sum(by is None for by in retries_of(records).values())
+
+    def find_best(self, spec: DesignSpec, records: Sequence[SettingRecord], store: str | None) -> None:
+        """Find the best settings, and write the winner's document unless results are lost."""
+        self.best = best_settings(spec, self.folder, records, store)
+        if self.lost.runs:
+            # A setting with lost results may be the best one.
+            self.best = [replace(setting, recommended=False) for setting in self.best]
+        elif self.best:
+            winner = next((setting.number for setting in self.best if setting.recommended), None)
+            self.winner = write_winner(self.folder, spec, winner)
+
+
+@dataclass
+class TuneSummary(SearchSummary):
     """The result of one execution of a search.
 
     Attributes:
@@ -79,28 +110,17 @@ class TuneSummary:
         restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
-    folder: Path
     states: dict[str, int] = field(default_factory=dict)
     settings: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     again: int = 0
     failures: list[JobRecord] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
-    best: list[BestSetting] = field(default_factory=list)
     confirmed: Summary | None = None
-    winner: str | None = None
-    ended_by: str | None = None
     interrupted: bool = False
     seconds: float = 0.0
-    collected: Collected | None = None
-    not_collected: str | None = None
-    not_read_back: str | None = None
     failed_tasks: FailedTasks | None = None
     retried: int = 0
-    to_retry: int = 0
-    retries_left: int = 0
-    lost: LostResults = field(default_factory=LostResults)
-    restored: list[str] = field(default_factory=list)
 
 
 def tune(
@@ -153,15 +173,17 @@ def tune(
             # Settings of killed processes are still running, so the search can go on.
             summary.ended_by = None
     summary.states = dict(Counter(record.state for record in records))
-    _count_retries(summary, records)
+    summary.count_retries(records)
     summary.reasons = failure_reasons(records)
     is_over = not summary.interrupted and summary.ended_by is not None
     if is_over and summary.not_read_back is None and not summary.lost.runs:
-        summary.confirmed = confirm(
-            spec, path, records, store=store, settings=settings, progress=progress.confirming
-        )
-        summary.interrupted = summary.confirmed is not None and summary.confirmed.interrupted
-    _find_best(spec, summary, records, store)
+        folder = make_confirming(spec, path, records)
+        if folder is not None:
+            summary.confirmed = run_folder(
+                folder, which="unfinished", store=store, settings=settings, progress=progress.confirming
+            )
+            summary.interrupted = summary.confirmed.interrupted
+    summary.find_best(spec, records, store)
     summary.seconds = time.perf_counter() - clock
     return summary
 
@@ -172,15 +194,7 @@ def _begin(
     """Open a search in its folder; the caller holds the lock of the folder. See :class:`Worker`."""
     growing = GrowingFolder(spec, path)
     growing.begin()
-    # Wait for runs of a killed command.
-    pilots = tuple(
-        f"{submission.name}:" for submission in Submissions(path).all() if submission.executor == "parsl"
-    )
-    wait_for_exits(
-        (path / JOBS).glob("*.running"),
-        2 * GRACE,
-        of=lambda marker: marker.task is None or marker.task.startswith(pilots),
-    )
+    wait_for_dead_command(path)
     check_journal(spec, path)
     worker = Worker(location, own_store=settings.executor in OWN_STORES, writes=writes)
     search = Search(spec, growing, settings, worker)
@@ -196,29 +210,47 @@ def _work_here(
     summary: TuneSummary,
     retry_failed: bool,
 ) -> None:
-    """Execute the runs of the search from this process.
+    """Execute runs with lost results again, then those of the search, until nothing is left or the user ends it.
 
     Raises :class:`ExecutionError` if another store has results that are missing in this one.
     """
     folder = DesignFolder.open(search.path)
     states = load_run_states(folder, location, held=True, ask=False)
     lost = LostResults.of(search.path, states, location)
-    if lost.other_store is not None:
-        raise ExecutionError(
-            f"the search has recorded results into another store than {location.shown}: name it with --store "
-            f"{lost.other_store}; nothing was executed (to execute these runs again, remove {search.path / JOBS})"
-        )
+    otherwise = f"nothing was executed (to execute these runs again, remove {search.path / JOBS})"
+    lost.check_store(location, otherwise)
     recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
     if retry_failed:
         summary.retried = search.retry_failed()
         states = load_run_states(folder, location, held=True, ask=False)
     executor = make_executor(settings, folder)
     progress.begin_search(search.spec, states.settings, executor.processes)
-    recorded = work(search, recovery, executor, progress, summary)
-    summary.not_read_back = why_unreadable(location, recorded)
+    records: list[JobRecord] = []
+    try:
+        with signals_cancel(executor, progress):
+            for record in executor.run(recovery) if recovery.runs else ():
+                records.append(record)
+                recovery.ended(record)
+                progress.ended(record)
+            for setting in recovery.settings():
+                progress.settled(setting)
+            for record in () if executor.cancelled else executed(search, executor):
+                records.append(record)
+                settled = search.ended(record)
+                progress.ended(record)
+                if settled is not None:
+                    summary.settings += 1
+                    progress.settled(settled)
+    finally:
+        progress.end()
+        search.close()
+        summary.ended = dict(Counter(record.status for record in records))
+        summary.interrupted = executor.cancelled
+        summary.again = recovery.recorded
+    summary.not_read_back = why_unreadable(location, records)
 
 
-def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary) -> list[SettingRecord]:
+def _settings_now(search: Search, location: StoreLocation, summary: SearchSummary) -> list[SettingRecord]:
     """Return the settings of the search; those with lost results, which ``summary`` gets, count as not executed."""
     try:
         states = load_run_states(DesignFolder.open(search.path), location, held=True, ask=False)
@@ -227,23 +259,6 @@ def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary)
         return search.records()
     summary.lost = LostResults.of(search.path, states, location)
     return states.settings
-
-
-def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
-    summary.to_retry = count_failed(records)
-    summary.retries_left = sum(by is None for by in retries_of(records).values())
-
-
-def _find_best(
-    spec: DesignSpec, summary: TuneSummary, records: Sequence[SettingRecord], store: str | None
-) -> None:
-    summary.best = best_settings(spec, summary.folder, records, store)
-    if summary.lost.runs:
-        # A setting with lost results may be the best one.
-        summary.best = [replace(setting, recommended=False) for setting in summary.best]
-    elif summary.best:
-        winner = next((setting.number for setting in summary.best if setting.recommended), None)
-        summary.winner = write_winner(summary.folder, spec, winner)
 
 
 def _wait_for_tasks(
@@ -271,39 +286,20 @@ def _wait_for_tasks(
         search.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSubmission:
-    """The result of :func:`submit` for a search.
+@dataclass(kw_only=True)
+class SearchSubmission(SearchSummary):
+    """The result of :func:`submit` for a search; see :class:`TuneSummary` for the other attributes.
 
     Attributes:
         submitted: the submitted tasks and their work.
-        over: the reason why the search is over; ``None``: it is not.
         confirming: the submission of the design that confirms the best settings; ``None``: there is nothing to confirm
             now.
-        collected: the results copied from runs' own stores to the common one.
-        not_collected: the reason if that failed.
         not_read_back: the reason why the store cannot be read, if so; nothing is confirmed then.
-        best: the best settings until now.
-        winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting, or
-            results are lost.
-        to_retry: number of settings that have failed by themselves, and may be retried on request.
-        retries_left: number of marked settings that were not proposed again yet.
         lost: the lost results, which tasks do not make again.
-        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     submitted: Submitted
-    over: str | None
-    confirming: SubmitSummary | None
-    collected: Collected | None
-    not_collected: str | None
-    not_read_back: str | None
-    best: list[BestSetting]
-    winner: str | None
-    to_retry: int
-    retries_left: int
-    lost: LostResults
-    restored: list[str]
+    confirming: SubmitSummary | None = None
 
 
 def submit(
@@ -336,7 +332,6 @@ def submit(
     """
     path = GrowingFolder.make(spec, path)
     location = StoreLocation.of(path / RESULTS, store)
-    summary = TuneSummary(path)
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location, writes=not dry_run)
         try:
@@ -348,74 +343,31 @@ def submit(
                 dry_run=dry_run,
                 retry_failed=retry_failed,
             )
+            summary = SearchSubmission(path, submitted=submitted, restored=search.restored)
             records = _settings_now(search, location, summary)
-            over = None if summary.lost.to_execute() else search.over()
+            summary.ended_by = None if summary.lost.to_execute() else search.over()
         finally:
             search.close()
-        if over is not None and not dry_run:
+        is_over = summary.ended_by is not None and not dry_run
+        if is_over:
             summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
-    confirming = None
-    folder = None
-    if over is not None and not dry_run and summary.not_read_back is None and not summary.lost.runs:
+    if is_over and summary.not_read_back is None and not summary.lost.runs:
         folder = make_confirming(spec, path, records)
-    if folder is not None:
-        _, summary.not_collected = (
-            collect_stores(folder, StoreLocation.of(folder.path / RESULTS, store))
-            if summary.not_collected is None
-            else (None, summary.not_collected)
-        )
-        confirming = submit_missing(
-            folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
-        )
-    _count_retries(summary, records)
+        if folder is not None:
+            summary.confirming = _submit_confirming(folder, summary, store, settings, ignore_queue)
+    summary.count_retries(records)
     if not dry_run and summary.not_read_back is None:
-        _find_best(spec, summary, records, store)
-    return SearchSubmission(
-        submitted,
-        over,
-        confirming,
-        summary.collected,
-        summary.not_collected,
-        summary.not_read_back,
-        summary.best,
-        summary.winner,
-        summary.to_retry,
-        summary.retries_left,
-        summary.lost,
-        search.restored,
+        summary.find_best(spec, records, store)
+    return summary
+
+
+def _submit_confirming(
+    folder: DesignFolder, summary: SearchSubmission, store: str | None, settings: Settings, ignore_queue: bool
+) -> SubmitSummary:
+    """Collect and submit the runs that confirm the best settings."""
+    if summary.not_collected is None:
+        location = StoreLocation.of(folder.path / RESULTS, store)
+        summary.not_collected = collect_stores(folder, location)[1]
+    return submit_missing(
+        folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
     )
-
-
-def work(
-    search: Search, recovery: Recovery, executor: Executor, progress: SearchProgress, summary: TuneSummary
-) -> list[JobRecord]:
-    """Execute runs with lost results again, then the jobs of ``search``, until nothing is left or the user ends it.
-
-    Returns:
-        The records of all runs.
-    """
-    records: list[JobRecord] = []
-    try:
-        with signals_cancel(executor, progress):
-            for record in executor.run(recovery) if recovery.runs else ():
-                records.append(record)
-                recovery.ended(record)
-                progress.ended(record)
-            for setting in recovery.settings():
-                progress.settled(setting)
-            for record in () if executor.cancelled else executed(search, executor):
-                records.append(record)
-                settled = search.ended(record)
-                progress.ended(record)
-                if settled is not None:
-                    summary.settings += 1
-                    progress.settled(settled)
-    finally:
-        progress.end()
-        search.close()
-        summary.ended, summary.interrupted = (
-            dict(Counter(record.status for record in records)),
-            executor.cancelled,
-        )
-        summary.again = recovery.recorded
-    return records

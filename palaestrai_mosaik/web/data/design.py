@@ -20,8 +20,7 @@ from palaestrai_mosaik.arsenai.design.folder import JOBS, MANIFEST, STORES, SUBM
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, Axis, Factor
 from palaestrai_mosaik.arsenai.design.settings import FOLDER, JOURNAL
 from palaestrai_mosaik.arsenai.execution import RunState, RunStatus, States, TimeLeft, run_states, time_left
-from palaestrai_mosaik.arsenai.execution.runs import STATUSES_TO_EXECUTE
-from palaestrai_mosaik.arsenai.execution.status import run_file_stem
+from palaestrai_mosaik.arsenai.execution.status import STATUSES_TO_EXECUTE, run_file_stem
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.core.printing import shorten
 from palaestrai_mosaik.store import Store

@@ -6,7 +6,7 @@ import hashlib
 import math
 from pathlib import Path
 
-import yaml
+from arsenai.search.searches import written
 
 from palaestrai_mosaik.cli.arsenai import main
 
@@ -80,12 +80,6 @@ def ishigami_design(**keys):
         "analysis": {"resamples": 100},
     }
     return {**design, **keys}
-
-
-def written(what, name="d.yml"):
-    """Write a design into the working directory; return its name."""
-    Path(name).write_text(yaml.safe_dump(what, sort_keys=False))
-    return name
 
 
 def executed(what, folder="f", *options, code=0):

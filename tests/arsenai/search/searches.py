@@ -55,6 +55,12 @@ def search_design(*, function="branin", steps=1, episodes=1, muscle=None, noise=
     return {**design, **keys}
 
 
+def pruning(runs=24, **keys):
+    """Return a search of which some settings are stopped early, and others executed in full."""
+    search = {"sampler": "random", "budget": {"runs": runs}, "seeds_per_setting": 2, "prune": "median"}
+    return search_design(search={**search, **keys}, episodes=4, noise=0.3)
+
+
 def written(what, name="d.yml"):
     """Write a design into the working directory; return its name."""
     Path(name).write_text(yaml.safe_dump(what, sort_keys=False))
@@ -66,6 +72,20 @@ def tuned(what, folder="f", *options, code=0, jobs="inline"):
     executor = ["--executor", "inline"] if jobs == "inline" else ["-j", str(jobs)]
     assert main(["tune", written(what), "-o", folder, "--quiet", *executor, *options]) == code
     return settings(folder)
+
+
+def answered(capsys, *command, code=0):
+    """Call a command with --json and return its answer."""
+    capsys.readouterr()
+    assert main([*command, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def printed(capsys, *command, code=0):
+    """Call a command and return what it printed: on standard output, and on standard error."""
+    capsys.readouterr()
+    assert main(list(command)) == code
+    return capsys.readouterr()
 
 
 def settings(folder="f"):

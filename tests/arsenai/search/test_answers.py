@@ -10,30 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from arsenai.search.searches import PARAMS, search_design, settings, tuned, written
+from arsenai.search.searches import PARAMS, answered, printed, search_design, settings, tuned, written
 
 from palaestrai_mosaik.arsenai.analysis import Results
 from palaestrai_mosaik.arsenai.design.settings import read_table, write_settings
 from palaestrai_mosaik.cli.arsenai import main
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-def answered(capsys, *command, code=0):
-    """Call a command with --json and return its answer."""
-    capsys.readouterr()
-    assert main([*command, "--json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
-def printed(capsys, *command, code=0):
-    """Call a command and return what it printed: on standard output, and on standard error."""
-    capsys.readouterr()
-    assert main(list(command)) == code
-    return capsys.readouterr()
 
 
 def two_objectives(**search):

@@ -45,12 +45,6 @@ def executed(design, folder="s"):
     return Results(generated)
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_what_matters_among_the_best_is_not_what_matters_everywhere(capsys):
     """Known answer: y = sin x1 + 7 sin^2 x2 + 0.1 x3^4 sin x1, searched for its minimum.
 

@@ -17,12 +17,6 @@ from palaestrai_mosaik.cli.arsenai import main
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def corner(edge=0.5, odds=1.0, built=True, noise=0.0, **search):
     """Return a search for the largest sum of two numbers in [0, 1], where a setting fails beyond ``edge``."""
     design = search_design(outcomes={"y": {"of": "reward.y", "better": "higher"}})

@@ -13,8 +13,14 @@ from arsenai.execution.folders import environment_now
 from arsenai.search.searches import search_design, told, tuned, written
 from support.waiting import HANG
 
-from palaestrai_mosaik.arsenai.execution import journal as journal_file
-from palaestrai_mosaik.arsenai.execution.journal import JournalFile, open_journal, optuna
+from palaestrai_mosaik.arsenai.execution.journal import (
+    JournalFile,
+    _identity,
+    _locked,
+    _remove_stale,
+    open_journal,
+    optuna,
+)
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
@@ -153,13 +159,11 @@ def test_a_line_that_is_being_written_is_waited_for(folder, monkeypatch):
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole[:-9] + b"\0" * 8 + b"\n")
 
-    locked = journal_file._locked
-
     def finish(path):
         path.write_bytes(whole)
-        return locked(path)
+        return _locked(path)
 
-    monkeypatch.setattr(journal_file, "_locked", finish)
+    monkeypatch.setattr("palaestrai_mosaik.arsenai.execution.journal._locked", finish)
     assert list(journal.read_logs(0)) == entries(2)
 
 
@@ -206,7 +210,7 @@ def test_several_processes_append_whole_entries(folder):
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder"])
 def test_the_lock_of_a_killed_process_is_removed(folder, monkeypatch, kind):
-    monkeypatch.setattr(journal_file, "GRACE", 0.01)
+    monkeypatch.setattr("palaestrai_mosaik.arsenai.execution.journal.GRACE", 0.01)
     lock, mine = folder / "journal.log.lock", folder.parent / "mine.txt"
     mine.write_text("mine")
     if kind == "file":
@@ -226,14 +230,14 @@ def test_the_lock_of_a_killed_process_is_removed(folder, monkeypatch, kind):
 def test_the_lock_that_another_process_has_taken_since_is_left_to_it(folder):
     lock = folder / "journal.log.lock"
     files.add_root(folder)
-    with journal_file._locked(folder / "journal.log"):
+    with _locked(folder / "journal.log"):
         lock.unlink()
         lock.write_text("another's")
     assert lock.read_text() == "another's"
-    stale = journal_file._identity(lock)
+    stale = _identity(lock)
     lock.unlink()
     lock.write_text("a third one's")
-    journal_file._remove_stale(lock, (*stale[:2], stale[2] - 1))
+    _remove_stale(lock, (*stale[:2], stale[2] - 1))
     assert lock.read_text() == "a third one's"
     assert os.listdir(folder) == ["journal.log.lock"]
 
@@ -243,12 +247,11 @@ def test_a_search_proposes_what_it_proposed_with_optunas_own_file(folder, monkey
     tuned(design)
     found = told()
     shutil.rmtree(folder)
-    from palaestrai_mosaik.arsenai.execution import journal
 
     def own(path):
         os.close(files.open_append(path))
         return optuna().storages.journal.JournalFileBackend(str(path))
 
-    monkeypatch.setattr(journal, "JournalFile", own)
+    monkeypatch.setattr("palaestrai_mosaik.arsenai.execution.journal.JournalFile", own)
     tuned(design)
     assert told() == found

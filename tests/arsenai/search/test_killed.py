@@ -31,12 +31,6 @@ pytest.importorskip("optuna")
 SLOW = {"name": "arsenai.execution.parts:Doing", "params": {"do": "slow"}}
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def slow_search(**keys):
     return search_design(
         muscle=SLOW,

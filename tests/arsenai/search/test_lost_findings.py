@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from arsenai.execution.folders import environment_now
-from arsenai.search.searches import GATED, search_design, settings, told, tuned
-from arsenai.search.test_answers import answered, printed
+from arsenai.search.searches import GATED, answered, printed, search_design, settings, told, tuned, written
 from arsenai.search.test_tasks import submitted
 
 from palaestrai_mosaik.arsenai.design import settings as design_settings
@@ -77,7 +76,9 @@ def test_a_run_that_ends_while_states_are_determined_is_not_lost(monkeypatch):
     monkeypatch.setattr(status, "_run_states", determine_later)
     folder = status.DesignFolder.open("f")
     states = status.load_run_states(folder, status.StoreLocation.of(folder.path / "results"))
-    assert states.lost_results == () and "lost" not in {setting.state for setting in states.settings}
+    assert not any(state.lost for state in states.runs) and "lost" not in {
+        setting.state for setting in states.settings
+    }
     states = status.load_run_states(folder, status.StoreLocation.of(folder.path / "results"))
     assert {setting.state for setting in states.settings} == {"complete"}
 
@@ -97,9 +98,11 @@ def test_a_run_that_is_collected_while_states_are_determined_is_not_lost(monkeyp
 
     def collect_between(*arguments):
         """Collect the runs between the reads of their own stores and of the common one, whichever comes first."""
-        instances = {} if own_stores else instances_of(*arguments)
+        monkeypatch.setattr(status, "instances_of", instances_of)
+        common_is_last = bool(own_stores)
+        instances = {} if common_is_last else instances_of(*arguments)
         assert main(["collect", "f", "--remove", "--quiet"]) == 0
-        return instances_of(*arguments) if own_stores else instances
+        return instances_of(*arguments) if common_is_last else instances
 
     monkeypatch.setattr(status, "is_whole", look_into_own_store)
     monkeypatch.setattr(status, "instances_of", collect_between)
@@ -168,15 +171,10 @@ def test_runs_that_fail_again_count_as_failed_and_do_not_block_the_search(capsys
     assert data["search_over"] == "3 runs"
     # another budget goes on
     Path("mended").touch()
-    assert main(["tune", _written(gated(4)), "-o", "f", "--executor", "inline", "--quiet"]) == 1
+    assert main(["tune", written(gated(4)), "-o", "f", "--executor", "inline", "--quiet"]) == 1
     assert [setting["state"] for setting in settings()] == ["complete"] * 4
     assert answered(capsys, *RESUME, "--retry-failed")["again"] == 3
     assert told()[:3] == before and answered(capsys, "status", "f")["settings"] == {"complete": 4}
-
-
-def _written(what):
-    Path("d.yml").write_text(json.dumps(what))
-    return "d.yml"
 
 
 def test_settings_that_failed_or_were_retried_are_not_made_again(capsys):
@@ -304,13 +302,47 @@ def test_results_that_were_collected_into_another_store_are_named(capsys):
     assert answered(capsys, *RESUME, "--store", "other")["ended"] == {}
 
 
+def halves():
+    """Execute a search of four runs as a task does, two at a time; yield once two more have ended."""
+    submitted(design(4), tasks=1, settings={"runs_per_task": 2})
+    for _ in range(2):
+        execute_search_task(Path("f"), 1, 0, name="77_0")
+        yield
+
+
+def test_what_is_collected_goes_where_the_first_part_went(capsys):
+    other, half = str(Path("other").absolute()), halves()
+    next(half)
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    next(half)
+    said = printed(capsys, "collect", "f", "--remove", code=2).err
+    assert f"name it with --store {other}; nothing was collected" in said
+    assert not Path("f/results").exists() and len(list(Path("f/stores").glob("[!.]*"))) == 2
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    assert answered(capsys, *RESUME, "--store", "other")["ended"] == {}
+
+
+def test_results_in_two_stores_are_not_made_twice_unasked(capsys):
+    other, half = str(Path("other").absolute()), halves()
+    next(half)
+    assert main(["collect", "f", "--remove", "--quiet"]) == 0
+    Path("f/results").rename("later")
+    next(half)
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    Path("later").rename("f/results")
+    assert f"name it with --store {other}" in printed(capsys, "status", "f", "--ignore-queue").out
+    assert f"name it with --store {other}; nothing was executed" in printed(capsys, *RESUME, code=2).err
+    # once that store is named, its user has decided
+    assert answered(capsys, *RESUME, "--store", "other")["again"] == 2
+
+
 def published():
     """Return the files that confirm the best settings, with their bytes."""
     files = (Path("f/search/confirmed.csv"), Path("f/search/winner.yml"), Path("f/confirm/design.yml"))
     return [file.read_bytes() for file in files]
 
 
-def test_while_a_setting_is_lost_nothing_is_confirmed_and_no_winner_written(capsys):
+def test_while_a_setting_is_lost_nothing_is_confirmed_and_no_winnerwritten(capsys):
     search = {"sampler": "random", "budget": {"runs": 4}, "confirm": 2}
     tuned({**gated(4), "search": search})
     before = published()

@@ -7,7 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from arsenai.search.searches import generated, outcomes, search_design, settings, told, tuned
+from arsenai.search.searches import (
+    answered,
+    generated,
+    outcomes,
+    pruning,
+    settings,
+    told,
+    tuned,
+    written,
+)
 
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
@@ -19,18 +28,6 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import delete_runs
 
 pytest.importorskip("optuna")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def pruning(runs=24, **keys):
-    """Return a search of which some settings are stopped early, and others executed in full."""
-    search = {"sampler": "random", "budget": {"runs": runs}, "seeds_per_setting": 2, "prune": "median"}
-    return search_design(search={**search, **keys}, episodes=4, noise=0.3)
 
 
 def journal():
@@ -48,12 +45,6 @@ def digests(folder="f"):
     return {uid: (one["status"], one["digests"]) for uid, one in zip(runs["document"], found, strict=True)}
 
 
-def status(capsys, *options):
-    capsys.readouterr()
-    assert main(["status", "f", "--json", *options]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.mark.parametrize("gone", [("results",), ("results", "jobs")])
 @pytest.mark.parametrize("jobs", ["inline", 2])
 def test_results_that_are_gone_are_missed_and_made_again(gone, jobs, capsys):
@@ -63,7 +54,7 @@ def test_results_that_are_gone_are_missed_and_made_again(gone, jobs, capsys):
     ended = sum(int(one["runs"]) for one in table)
     for name in gone:
         shutil.rmtree(Path("f", name))
-    data = status(capsys)
+    data = answered(capsys, "status", "f")
     assert data["counts"]["lost"] == ended and "pruned" not in data["counts"]
     assert data["settings"] == {"lost": len(before)} and data["best"] is None
     assert data["search_over"] is False and data["not_collected"] == 0
@@ -80,7 +71,7 @@ def test_results_that_are_gone_are_missed_and_made_again(gone, jobs, capsys):
     assert f"executed again, as their results were gone: {ended} runs" in said
     # the same runs gave the same values, those that were stopped early too; the journal has nothing new
     assert (told(), digests(), journal(), settings()) == (before, recorded, of_journal, table)
-    data = status(capsys)
+    data = answered(capsys, "status", "f")
     assert "lost" not in data["counts"] and data["search_over"] == "24 runs"
     capsys.readouterr()
     assert main(["resume", "f", "--executor", "inline"]) == 0
@@ -94,7 +85,7 @@ def test_what_was_deleted_of_a_store_is_made_again_alone(capsys):
     with Store("f/results") as store:
         runs = store.runs()
         delete_runs(store, list(runs.loc[runs["document"] == f"valley-{lost}-r1", "run"]))
-    data = status(capsys)
+    data = answered(capsys, "status", "f")
     assert data["counts"] == {"finished": 11, "lost": 1}
     assert data["settings"] == {"complete": 5, "lost": 1} and data["best"]["setting"] != lost
     result = search_result(spec, Path("f"))
@@ -119,13 +110,13 @@ def test_a_larger_budget_goes_on_after_lost_results_were_made_again():
 
 def test_a_run_that_gives_something_else_than_before_is_named(capsys, caplog):
     tuned(pruning(runs=4, prune="none"))
-    journal_file = Path("f/search/journal.log")
-    text = journal_file.read_text()
+    path = Path("f/search/journal.log")
+    text = path.read_text()
     value = next(one["values"] for one in settings() if one["number"] == "0")
     first = json.loads(next(line for line in text.splitlines() if '"outcomes"' in line))
     was = first["user_attr"]["runs"][0]["outcomes"]["y"]
     assert value and repr(was) in text
-    journal_file.write_text(text.replace(f'"outcomes":{{"y":{was!r}}}', '"outcomes":{"y":1.5}'))
+    path.write_text(text.replace(f'"outcomes":{{"y":{was!r}}}', '"outcomes":{"y":1.5}'))
     shutil.rmtree("f/results")
     assert main(["resume", "f", "--executor", "inline"]) == 0
     assert (
@@ -136,8 +127,8 @@ def test_a_run_that_gives_something_else_than_before_is_named(capsys, caplog):
 
 def test_runs_of_another_store_are_not_those_of_this_one(capsys):
     tuned(pruning(runs=4, prune="none"), "f", "--store", "other")
-    assert status(capsys)["counts"] == {"lost": 4}
-    assert status(capsys, "--store", "other")["counts"] == {"finished": 4}
+    assert answered(capsys, "status", "f")["counts"] == {"lost": 4}
+    assert answered(capsys, "status", "f", "--store", "other")["counts"] == {"finished": 4}
 
 
 def test_documents_that_are_gone_are_missed_and_written_again_byte_for_byte(capsys):
@@ -145,7 +136,10 @@ def test_documents_that_are_gone_are_missed_and_written_again_byte_for_byte(caps
     whole = generated()
     Path("f/runs/valley-1-r0.yml").unlink()
     Path("f/runs/valley-2-r1.yml").unlink()
-    assert status(capsys)["missing_documents"] == ["runs/valley-1-r0.yml", "runs/valley-2-r1.yml"]
+    assert answered(capsys, "status", "f")["missing_documents"] == [
+        "runs/valley-1-r0.yml",
+        "runs/valley-2-r1.yml",
+    ]
     assert main(["status", "f"]) == 0
     said = capsys.readouterr().out
     assert "2 run documents missing (runs/valley-1-r0.yml, runs/valley-2-r1.yml)" in said
@@ -159,17 +153,35 @@ def test_documents_that_are_gone_are_missed_and_written_again_byte_for_byte(caps
     assert "written again" not in capsys.readouterr().out
     # the whole folder of the documents
     shutil.rmtree("f/runs")
-    assert len(status(capsys)["missing_documents"]) == 8
+    assert len(answered(capsys, "status", "f")["missing_documents"]) == 8
     assert main(["resume", "f", "--executor", "inline", "--quiet"]) == 0
     assert generated() == whole
 
 
-@pytest.mark.parametrize("name", ["design.csv", "unit_sample.csv", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["design.csv", "unit_sample.csv", "SHA256SUMS", "manifest.json"])
 def test_tables_of_the_folder_that_are_gone_are_written_again(name, capsys):
     tuned(pruning(runs=8, prune="none"))
     whole = generated()
     Path("f", name).unlink()
-    assert main(["resume", "f"]) == 2
-    assert "to write it again: arsenai tune f/design.yml -o f" in capsys.readouterr().err
+    for command in ("status", "resume", "analyse", "report", "submit"):
+        assert main([command, "f"]) == 2
+        said = capsys.readouterr().err
+        assert f"f/{name}: this part of the design's folder is missing" in said
+        assert "to write it again: arsenai tune f/design.yml -o f" in said
     assert main(["tune", "f/design.yml", "-o", "f", "--executor", "inline", "--quiet"]) == 0
     assert generated() == whole
+
+
+def test_a_folder_without_its_manifest_takes_no_other_search(capsys):
+    tuned(pruning(runs=4, prune="none"))
+    before = told()
+    Path("f/manifest.json").unlink()
+    assert main(["tune", written({**pruning(runs=4), "seed": 12}), "-o", "f"]) == 2
+    assert "the folder holds another design: 'valley'" in capsys.readouterr().err
+    # without the design's document, nobody knows whose journal it is
+    Path("f/design.yml").unlink()
+    assert main(["resume", "f"]) == 2
+    assert "put a copy of the design's document back as design.yml" in capsys.readouterr().err
+    shutil.copy(written(pruning(runs=4, prune="none")), "f/design.yml")
+    assert main(["tune", "f/design.yml", "-o", "f", "--executor", "inline", "--quiet"]) == 0
+    assert told() == before and answered(capsys, "status", "f")["counts"] == {"finished": 4}

@@ -28,12 +28,6 @@ pytest.importorskip("optuna")
 pytest.importorskip("parsl")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def on_pilots(workers=1, **keys):
     return search_design(execution={"executor": "parsl", "parsl": {"workers": workers}}, **keys)
 

@@ -15,12 +15,6 @@ from palaestrai_mosaik.store import Store
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def pruned_design(prune, seeds=1, runs=16, **keys):
     search = {"sampler": "random", "budget": {"runs": runs}, "seeds_per_setting": seeds, "prune": prune}
     return search_design(search=search, episodes=6, **keys)

@@ -24,12 +24,6 @@ from palaestrai_mosaik.store.store import StoreLocation
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def execute(job):
     """Execute a job in this process, and return its record."""
     done = execute_job(job, Interrupt(), Progress())

@@ -21,12 +21,6 @@ from palaestrai_mosaik.cli.arsenai import main
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_analyse_and_report_show_the_search(capsys):
     search = {"sampler": "random", "budget": {"runs": 70}, "prune": "median", "confirm": 2}
     tuned(search_design(search=search, episodes=2, noise=0.1))

@@ -32,17 +32,12 @@ from palaestrai_mosaik.arsenai.design.settings import SettingRecord, retries_tex
 from palaestrai_mosaik.arsenai.execution import Settings
 from palaestrai_mosaik.arsenai.search.budget import runs_left, spent
 from palaestrai_mosaik.arsenai.search.search import Search, open_search
+from palaestrai_mosaik.arsenai.search.settings import Trials
 from palaestrai_mosaik.arsenai.search.stores import Worker
 from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
 
 pytest.importorskip("optuna")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def gated(runs=12, seeds=1, sampler="random", **keys):
@@ -274,16 +269,17 @@ def test_what_counts_for_the_budget():
     def search(**limits):
         return SearchSpec("tpe", Budget(**limits), 3, "none", ("y",), 0)
 
-    assert runs_left(search(runs=12), trials) == 2
-    assert runs_left(search(runs=12), trials, marked=[1]) == 3
-    assert runs_left(search(runs=12), trials, marked=[1], reserve=False) == 4
-    assert spent(search(runs=12), trials) == "12 runs"
-    assert spent(search(runs=12), trials, reserve=False) is None
-    assert spent(search(runs=12), trials, marked=[1]) is None
-    assert spent(search(runs=11), trials, marked=[1], reserve=False) is None
-    assert spent(search(runs=10), trials, marked=[1], reserve=False) == "10 runs"
-    assert spent(search(runs=None, steps=60), trials) == "60 steps"
-    assert spent(search(runs=None, steps=60), trials, marked=[1]) is None
+    none, one = Trials(trials), Trials(trials, frozenset({1}))
+    assert runs_left(search(runs=12), none) == 2
+    assert runs_left(search(runs=12), one) == 3
+    assert runs_left(search(runs=12), one, reserve=False) == 4
+    assert spent(search(runs=12), none) == "12 runs"
+    assert spent(search(runs=12), none, reserve=False) is None
+    assert spent(search(runs=12), one) is None
+    assert spent(search(runs=11), one, reserve=False) is None
+    assert spent(search(runs=10), one, reserve=False) == "10 runs"
+    assert spent(search(runs=None, steps=60), none) == "60 steps"
+    assert spent(search(runs=None, steps=60), one) is None
 
 
 @pytest.mark.parametrize("sampler", ["nsgaii"])

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from arsenai.execution.folders import environment_now
-from arsenai.search.searches import GATED, search_design, tuned
+from arsenai.search.searches import GATED, answered, pruning, search_design, tuned
 
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.arsenai.design import settings
 from palaestrai_mosaik.arsenai.design.load import load
-from palaestrai_mosaik.arsenai.design.settings import read_journal, read_table, record_of
+from palaestrai_mosaik.arsenai.design.settings import read_journal, read_table
 from palaestrai_mosaik.arsenai.search import search_result
 from palaestrai_mosaik.arsenai.search.search import open_search
-from palaestrai_mosaik.arsenai.search.settings import marked_settings
+from palaestrai_mosaik.arsenai.search.settings import Trials
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import ExecutionError
 
@@ -26,27 +26,10 @@ pytest.importorskip("optuna")
 TABLE = Path("f/search/settings.csv")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def pruning(runs=24):
-    search = {"sampler": "random", "budget": {"runs": runs}, "seeds_per_setting": 2, "prune": "median"}
-    return search_design(search=search, episodes=4, noise=0.3)
-
-
-def status(capsys):
-    capsys.readouterr()
-    assert main(["status", "f", "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def of_optuna():
     """Return the settings of the journal as Optuna reads it."""
     journal = open_search(load("f/design.yml"), Path("f"))
-    return [record_of(trial, marked_settings(journal)) for trial in journal.trials()]
+    return Trials.of(journal).records()
 
 
 def front():
@@ -79,7 +62,11 @@ def test_an_old_table_changes_nothing(table, capsys):
     """The table is missing, or has no more than ``table`` settings."""
     tuned(pruning())
     spec = load("f/design.yml")
-    before, result, runs = status(capsys), search_result(spec, Path("f")), Results("f").runs()
+    before, result, runs = (
+        answered(capsys, "status", "f"),
+        search_result(spec, Path("f")),
+        Results("f").runs(),
+    )
     assert {"complete", "pruned"} == set(before["settings"]) and "skipped" in before["counts"]
     lines = TABLE.read_text().splitlines(keepends=True)
     if table is None:
@@ -88,7 +75,7 @@ def test_an_old_table_changes_nothing(table, capsys):
         # as it was when the last of these settings was executed
         old = [line.replace(",complete,", ",running,").replace(",pruned,", ",running,") for line in lines]
         TABLE.write_text("".join(old[: table + 1]))
-    assert status(capsys) == before
+    assert answered(capsys, "status", "f") == before
     assert search_result(spec, Path("f")) == result
     assert Results("f").runs().equals(runs)
     # the next execution makes it again
@@ -98,7 +85,7 @@ def test_an_old_table_changes_nothing(table, capsys):
 
 def test_status_needs_no_optuna(capsys):
     tuned(pruning(8))
-    before = status(capsys)
+    before = answered(capsys, "status", "f")
     TABLE.unlink()
     code = (
         "import sys; sys.modules['optuna'] = None\n"

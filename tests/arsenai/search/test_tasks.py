@@ -44,12 +44,6 @@ from palaestrai_mosaik.runner.worker_process import THREADS
 pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def slow_search(runs=6, steps=12):
     search = {"budget": {"runs": runs}, "seeds_per_setting": 2}
     return search_design(muscle=SLOW, steps=steps, search=search, noise=0.2)

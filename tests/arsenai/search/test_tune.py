@@ -28,12 +28,6 @@ from palaestrai_mosaik.store import Store
 optuna = pytest.importorskip("optuna")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def values(folder="f"):
     """Return the values of the factors in each setting."""
     return DesignFolder.open(folder).values()

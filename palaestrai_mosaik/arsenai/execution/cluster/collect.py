@@ -49,6 +49,7 @@ from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
 from ..job import JobRecord, Marker, held, now, with_suffix
+from ..status import LostResults, load_run_states
 
 #: number of stores per commit, because a commit takes milliseconds
 _TOGETHER = 50
@@ -143,7 +144,8 @@ def collect_folder(
         progress: called with the number of stores done, and their total.
 
     Raises:
-        ExecutionError: another process collects the folder's runs.
+        ExecutionError: another process collects the folder's runs, or results of a search were collected into another
+            store before.
         StoreError: the common store cannot be written; the stores copied so far stay in it.
     """
     location = location or StoreLocation.of(folder.path / RESULTS)
@@ -151,25 +153,32 @@ def collect_folder(
     collected = Collected()
     if not (root / STORES).is_dir():
         return collected
+    if folder.spec.search is not None:
+        states = load_run_states(folder, location, ask=False)
+        LostResults.of(folder.path, states, location).check_store(location, "nothing was collected")
     with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
         for remainder in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
             files.remove_tree(remainder)
-        run_stores = []
-        for path in (root / STORES).iterdir():
-            if path.name[0] == "." or path.is_symlink() or not path.is_dir():
-                continue
-            try:
-                run_stores.append(_RunStore(path, instance_uids(path)))
-            except OSError as error:
-                collected.damaged[path] = str(error)
-        run_stores.sort(
-            key=lambda run_store: (run_store.uids[:1], run_store.path)
-        )  # uids begin with the time
+        run_stores = _run_stores(root, collected)
         if run_stores:
             with location.open(create=True) as target:
                 collecting = _Collecting(root, target, location.shown, collected, remove, _needed(folder))
                 collecting.all(run_stores, progress)
     return collected
+
+
+def _run_stores(root: Path, collected: Collected) -> list[_RunStore]:
+    """Return the own stores of runs in a design folder, the oldest first; note those that cannot be listed."""
+    run_stores = []
+    for path in (root / STORES).iterdir():
+        if path.name[0] == "." or path.is_symlink() or not path.is_dir():
+            continue
+        try:
+            run_stores.append(_RunStore(path, instance_uids(path)))
+        except OSError as error:
+            collected.damaged[path] = str(error)
+    # uids begin with the time
+    return sorted(run_stores, key=lambda run_store: (run_store.uids[:1], run_store.path))
 
 
 def _needed(folder: DesignFolder) -> frozenset[str]:
@@ -225,11 +234,7 @@ class _Collecting:
                 choice = self._choose(run_store, states, marked)
                 if choice is not None:
                     chosen.append(choice)
-        changed = [uid for choice in chosen for uid in choice.missing if uid in states]
-        if changed:
-            with self._target.database.writing() as session:
-                for uid in changed:
-                    remove_rows(session, uid)
+        self._remove_rows([uid for choice in chosen for uid in choice.missing if uid in states])
         placed: list[_Chosen] = []
         for choice in chosen:
             with self._reporting(choice.run_store.path):
@@ -238,6 +243,13 @@ class _Collecting:
                 placed.append(choice)
         if placed:
             self._copy_rows(placed)
+
+    def _remove_rows(self, uids: Sequence[str]) -> None:
+        """Remove the rows of these instances from the target."""
+        if uids:
+            with self._target.database.writing() as session:
+                for uid in uids:
+                    remove_rows(session, uid)
 
     def _states_in_target(self, uids: Sequence[str]) -> dict[str, InstanceState]:
         """Return the states of those instances that are in the target."""
@@ -283,15 +295,17 @@ class _Collecting:
         missing = [
             state.uid for state in states if in_target.get(state.uid) != state.over() or state.uid in gone
         ]
-        changed = [uid for uid in missing if uid in in_target]
-        if changed:
-            # do not replace existing rows by unreadable ones
-            with self._reader.reading(run_store.path) as session:
-                for uid in changed:
-                    check_rows(session, run_store.folder(uid), uid)
+        self._check_rows(run_store, [uid for uid in missing if uid in in_target])
         # the target may have hard links to the same files
         self._verify(run_store, [uid for uid in missing if uid in marked])
         return _Chosen(run_store, missing, states[-1].over().status) if missing else None
+
+    def _check_rows(self, run_store: _RunStore, uids: Sequence[str]) -> None:
+        """Check the rows of these instances, because unreadable ones must not replace those in the target."""
+        if uids:
+            with self._reader.reading(run_store.path) as session:
+                for uid in uids:
+                    check_rows(session, run_store.folder(uid), uid)
 
     def _executed_again(self, run_store: _RunStore) -> bool:
         """Whether the store was found damaged, and the run has since finished in the target."""

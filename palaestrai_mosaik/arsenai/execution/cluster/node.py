@@ -35,7 +35,7 @@ from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.runner.worker_process import THREADS
 
 from ..claim import wait_for_exits
-from ..job import Job, JobRecord, Marker, now
+from ..job import Evidence, Job, JobRecord, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, Launcher, StartMethod
 from ..settings import SlurmSettings
@@ -107,11 +107,7 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
         ExecutionError: the folder does not have the task.
     """
     submissions = Submissions(folder)
-    submission = submissions.read(number)
-    if not 0 <= task < submission.tasks:
-        raise ExecutionError(
-            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
-        )
+    submission = submissions.read(number, task=task)
     runs = submissions.task(number, task)
     jobs = [replace(submissions.job(submission, run, name), reporting=reporting) for run in runs]
     make_folders(submissions.folder)
@@ -164,15 +160,11 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
 
 def _again(job: Job) -> Job | JobRecord:
     """Return the next attempt at ``job``, or the record of a run that has already ended."""
-    record, marker = JobRecord.read(job.record), Marker.read(job.marker)
-    last = job.attempt - 1
-    if record is not None and record.hash == job.hash:
-        if record.attempt >= job.attempt and record.status != "interrupted":
-            return record
-        last = max(last, record.attempt)
-    if marker is not None and marker.hash == job.hash:
-        last = max(last, marker.attempt)
-    return replace(job, attempt=last + 1)
+    evidence = Evidence.of(job.path, job.hash)
+    record = evidence.record
+    if record is not None and record.attempt >= job.attempt and record.status != "interrupted":
+        return record
+    return replace(job, attempt=max(job.attempt, evidence.attempts + 1))
 
 
 def _why_left_out(job: Job) -> str:

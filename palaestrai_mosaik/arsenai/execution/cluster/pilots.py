@@ -371,11 +371,7 @@ def _environment() -> list[str]:
     """Return the shell lines that set up the environment of a pilot from this process."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     threads = " ".join(f'{name}="${{{name}:-1}}"' for name in THREADS)
-    return [
-        f"unset {' '.join(_SECRETS)}",
-        f"export PYTHONPATH={shlex.quote(path)}",
-        f"export {threads}",
-    ]
+    return [f"unset {' '.join(_SECRETS)}", f"export PYTHONPATH={shlex.quote(path)}", f"export {threads}"]
 
 
 def _drain_period(walltime: str | None) -> int | None:

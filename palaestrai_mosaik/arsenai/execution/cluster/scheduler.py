@@ -35,12 +35,7 @@ class TaskState(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the task has ended with a failure."""
-        return self in (
-            TaskState.FAILED,
-            TaskState.TIMED_OUT,
-            TaskState.OUT_OF_MEMORY,
-            TaskState.NODE_FAILED,
-        )
+        return self in (TaskState.FAILED, TaskState.TIMED_OUT, TaskState.OUT_OF_MEMORY, TaskState.NODE_FAILED)
 
 
 class Scheduler(ABC):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator
 
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
-from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, SchedulerError
 
 from ..executor import Executor
-from ..job import Job, JobRecord, Marker, RecordStatus
+from ..job import Job, JobRecord, Marker, RecordStatus, write_end
 from ..settings import Settings
 from ..status import FAILED_BEFORE_RUNS
 from .scheduler import TaskState
@@ -124,9 +122,9 @@ class _Waiting:
             if state.ended:
                 self._ended_at.setdefault(task, time.monotonic())
         folder = next(iter(self.jobs.values())).path.parent
-        for name in os.listdir(folder):
-            slug = name.removesuffix(".json")
-            job = self.jobs.get(slug) if name != slug else None
+        for path in folder.glob("*.json"):
+            slug = path.name.removesuffix(".json")
+            job = self.jobs.get(slug)
             record = None if job is None else JobRecord.read(job.record)
             if job is None or record is None or not job.is_covered_by(record):
                 continue
@@ -153,7 +151,9 @@ class _Waiting:
             postponed = cancelled or task in self._begun or state not in FAILED_BEFORE_RUNS
             if _has_begun(job) or not postponed:
                 interrupted = cancelled or state is TaskState.NODE_FAILED
-                yield _write_missing_record(job, "interrupted" if interrupted else "failed", state)
+                error = f"its task on the cluster ended and left no record of the run: {state.value}"
+                status: RecordStatus = "interrupted" if interrupted else "failed"
+                yield write_end(job, Marker.read(job.marker), status, error, exit_code=FAILED)
 
     def _is_overdue(self, slug: str, cancelled: int) -> bool:
         ended_at = self._ended_at.get(self._tasks[slug])
@@ -166,18 +166,3 @@ class _Waiting:
 def _has_begun(job: Job) -> bool:
     marker = Marker.read(job.marker)
     return marker is not None and job.is_covered_by(marker)
-
-
-def _write_missing_record(job: Job, status: RecordStatus, state: TaskState) -> JobRecord:
-    """Write and return the record of a run after its task has ended without one."""
-    record = JobRecord.of_dead_process(
-        job,
-        Marker.read(job.marker),
-        status=status,
-        seconds=0.0,
-        exit_code=FAILED,
-        error=f"its task on the cluster ended and left no record of the run: {state.value}",
-    )
-    record.write(job.record)
-    files.remove(job.marker, missing_ok=True)
-    return record

@@ -222,12 +222,16 @@ class Submissions:
         matches = (_NUMBER.match(name) for name in names)
         return max((int(match[0]) for match in matches if match is not None), default=0) + 1
 
-    def read(self, number: int) -> Submission:
-        """Return submission ``number``. Raises :class:`ExecutionError`."""
+    def read(self, number: int, *, task: int | None = None) -> Submission:
+        """Return submission ``number``. Raises :class:`ExecutionError`, also if it has no task with the number ``task``."""
         file = self._file(number, ".json")
         submission = Submission.read(file)
         if submission.number != number:
             raise ExecutionError(f"{file} is not a submission: its number is {submission.number}")
+        if task is not None and not 0 <= task < submission.tasks:
+            raise ExecutionError(
+                f"submission {number} of {self.folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
+            )
         return submission
 
     def all(self) -> list[Submission]:

@@ -39,13 +39,7 @@ from .task_assignment import task_states
 
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 #: Slurm's options and the settings with their values
-_OPTIONS = {
-    "partition": "partition",
-    "time": "time",
-    "mem": "memory",
-    "account": "account",
-    "qos": "qos",
-}
+_OPTIONS = {"partition": "partition", "time": "time", "mem": "memory", "account": "account", "qos": "qos"}
 
 _BEGINNING = """\
 #!/bin/bash
@@ -539,10 +533,7 @@ def dry_run(
     if longest is not None and arrays is not None and settings.throttle is not None:
         # arrays do not wait for each other
         whole = max((math.ceil(size / settings.throttle) for size in arrays), default=0) * longest
-    limit, fitting = settings.time_limit, None
-    if limit is not None and seconds:
-        fitting = math.floor((limit - settings.warning) / seconds) * at_a_time
-    files, size = experience.files, experience.size
+    stored, of_tasks = _OF_JOBS + _OF_STORE, len(tasks)
     return DryRun(
         runs=runs,
         tasks=len(tasks),
@@ -552,13 +543,25 @@ def dry_run(
         task_seconds=longest,
         core_seconds=None if seconds is None else sum(rounds) * seconds * settings.cpus,
         seconds=whole,
-        fitting=fitting,
-        files=None if files is None else round(runs * (files + _OF_JOBS + _OF_STORE)) + len(tasks),
-        size=None if size is None else runs * (size + EMPTY_DATABASE),
-        collected_files=None if files is None else round(runs * (files + _OF_JOBS)) + len(tasks),
-        collected_size=None if size is None else runs * size,
-        database=None if experience.database is None else runs * experience.database,
+        fitting=_fitting(settings, seconds),
+        files=_of_all(runs, experience.files, stored, of_tasks),
+        size=_of_all(runs, experience.size, EMPTY_DATABASE),
+        collected_files=_of_all(runs, experience.files, _OF_JOBS, of_tasks),
+        collected_size=_of_all(runs, experience.size),
+        database=_of_all(runs, experience.database),
     )
+
+
+def _fitting(settings: SlurmSettings, seconds: float | None) -> int | None:
+    """Return the number of runs that end before the warning of a task's time limit, if both times are known."""
+    if settings.time_limit is None or not seconds:
+        return None
+    return math.floor((settings.time_limit - settings.warning) / seconds) * settings.runs_at_a_time
+
+
+def _of_all(runs: int, each: float | None, more: int = 0, once: int = 0) -> int | None:
+    """Return the size or number of files of all runs: ``each`` and ``more`` for every run, and some ``once``."""
+    return None if each is None else round(runs * (each + more)) + once
 
 
 def array_sizes(tasks: int, array_size: int) -> tuple[int, ...]:

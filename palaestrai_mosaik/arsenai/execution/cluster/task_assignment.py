@@ -98,8 +98,8 @@ def task_assignments(
         runs = [
             (task, run) for task, runs in enumerate(tasks) for run in runs if hashes.get(run.run) == run.hash
         ]
-        newest = {run.run: (task, run) for task, run in runs if run.run not in assignments.by_run}
         at_work = {task for task, run in runs if begun(run)}
+        newest = {run.run: (task, run) for task, run in runs if run.run not in assignments.by_run}
         states, logs = {}, {}
         queried = {task for task, run in newest.values() if not is_final(run)}
         if queried:
@@ -130,10 +130,16 @@ def search_task_states(
 
     Raises :class:`~palaestrai_mosaik.core.errors.SchedulerError`.
     """
-    kept = submissions.ended(submission.number)
-    if len(kept) == submission.tasks and all(word in _ENDED for word in kept.values()):
-        return {task: TaskState(word) for task, word in kept.items()}
+    recorded = _recorded_states(submissions, submission)
+    if len(recorded) == submission.tasks:
+        return recorded
     return task_states(submissions, submission, range(submission.tasks), held=True, slurm=slurm)
+
+
+def _recorded_states(submissions: Submissions, submission: Submission) -> dict[int, TaskState]:
+    """Return the final states of tasks that were recorded earlier."""
+    words = submissions.ended(submission.number)
+    return {task: TaskState(word) for task, word in words.items() if word in _ENDED}
 
 
 def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list[TaskRun]]:
@@ -176,14 +182,13 @@ def task_states(
         return dict.fromkeys(tasks, TaskState.QUEUED if alive else TaskState.GONE)
     from .slurm import Slurm
 
-    words = submissions.ended(submission.number)
-    recorded = {task: TaskState(word) for task, word in words.items() if word in _ENDED}
+    recorded = _recorded_states(submissions, submission)
     try:
         states = (slurm or Slurm()).task_states(submission)
     except SchedulerError:
-        if all(task in recorded for task in tasks):
-            return {task: recorded[task] for task in tasks}
-        raise
+        if not recorded.keys() >= set(tasks):
+            raise
+        return {task: recorded[task] for task in tasks}
     # the current state overrides a recorded one, because a task may have been requeued
     newest = recorded | {task: state for task, state in states.items() if state is not TaskState.GONE}
     ended = {task: state for task, state in newest.items() if state.ended}
