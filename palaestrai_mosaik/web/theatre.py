@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
+from palaestrai_mosaik.arsenai.analysis.moments import best_first, worst_first
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.pages import HEIGHT, Page
@@ -286,17 +287,16 @@ def _extreme_runs(facts: dict[str, Any], states: dict[str, Any], outcomes: dict[
     instance = dict(zip(np.asarray(changed["run"]).tolist(), changed["instance"], strict=True))
     failed = [run for run, *_ in changed["errors"]]
     cells = np.asarray(facts["cells"])
-    extremes: Iterable[int] = ()
+    extremes: list[int] = []
     if outcomes["outcomes"]:
-        # the first outcome with a direction, best runs first
+        # the first outcome with a direction
         first = next(
             (outcome for outcome in outcomes["outcomes"] if outcome["better"]), outcomes["outcomes"][0]
         )
-        values = np.asarray(first["values"], dtype=float) * (-1 if first["better"] == "higher" else 1)
-        order = np.argsort(values, kind="stable")
-        ordered = cells[order[np.isfinite(values[order])]].tolist()
+        values, better = np.asarray(first["values"], dtype=float), first["better"] or "lower"
         half = _MOST_OVERVIEWS // 2
+        best, worst = (order(values, better)[:half] for order in (best_first, worst_first))
         # best, worst, second best, second worst, ...
-        extremes = [run for pair in zip(ordered[:half], ordered[::-1][:half], strict=True) for run in pair]
+        extremes = cells[np.column_stack([best, worst]).ravel()].tolist()
     numbers = dict.fromkeys([*extremes, *failed])
     return [str(instance[run]) for run in numbers if instance.get(run) is not None][:_MOST_OVERVIEWS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import has_finished
 from palaestrai_mosaik.store.store import StoreLocation
 
+from .moments import Moments
 from .outcomes import default_outcomes, take
 
 if TYPE_CHECKING:
@@ -185,16 +187,23 @@ class Results:
         result.insert(0, "count", (frame["status"] == "finished").groupby(frame["row"]).sum())
         return result.reset_index()
 
+    def moments(self) -> dict[str, dict[str, float]]:
+        """Return the moments of each outcome over its runs with a finite value, see :class:`.moments.Moments`."""
+        frame = self.outcomes()
+        names = [outcome.name for outcome in self.outcome_specs]
+        return {name: asdict(Moments.of(frame[name].to_numpy(float))) for name in names}
+
     def _repr_html_(self) -> str:
         """Render a summary for notebooks: the number of runs in each state, and the mean of each outcome."""
+        import pandas as pd
+
         html = f"<p><b>{escape(self.spec.uid)}</b></p>"
         try:
             runs = self.runs()
             html += runs["status"].value_counts(sort=False).to_frame("runs").to_html()
             if (runs["status"] == "finished").any():
-                names = [outcome.name for outcome in self.outcome_specs]
-                outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
-                html += "<p>Outcomes over the rows of the design</p>"
+                outcomes = pd.DataFrame(self.moments()).T[["mean", "min", "max"]]
+                html += "<p>Outcomes of the runs</p>"
                 html += outcomes.to_html(float_format="{:.5g}".format)
         except StoreError as error:
             # The design has not been run, or has recorded nothing that could be an outcome.

@@ -13,6 +13,7 @@ import numpy as np
 
 from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
+from palaestrai_mosaik.plot.learning import leaves
 from palaestrai_mosaik.plot.series import body_outcomes, has_many_bodies
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.parts import parts_so_far
@@ -103,16 +104,23 @@ def outcomes_of_bodies(store: Store, uid: str) -> BodyOutcomes:
         return by_run.setdefault(uid, BodyOutcomes())
 
 
+def mean_over_bodies(store: Store, uid: str) -> pd.DataFrame:
+    """Return the outcomes of a run's agents in all episodes; sums are means over the bodies of an agent."""
+    outcomes = store.outcomes(uid, evaluation=None)
+    counts = store.bodies(uid).groupby(["phase", "agent"])["count"].sum().to_dict()
+    bodies = [counts.get(key, 1) for key in zip(outcomes["phase"], outcomes["agent"], strict=True)]
+    return outcomes.assign(sum=outcomes["sum"] / bodies)
+
+
 def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFrame:
     """Return the outcomes of agents, with a row per body instead of the agent's row if bodies are known.
 
     Args:
-        outcomes: the result of ``Store.outcomes`` for training, test and evaluation episodes.
+        outcomes: the result of :func:`mean_over_bodies`.
         bodies: the result of :meth:`BodyOutcomes.look`.
 
     Returns:
-        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents. The sum of a whole agent with several
-        bodies is their mean, so that it is comparable to that of a body.
+        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents.
     """
     import pandas as pd
 
@@ -123,10 +131,7 @@ def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFra
     of_bodies = pd.MultiIndex.from_frame(bodies[_EPISODE].astype(rows[_EPISODE].dtypes.to_dict()))
     # bodies of unfinished episodes are left out
     finished = bodies[of_bodies.isin(ended)]
-    counts = bodies.groupby("agent")["body"].nunique()
-    whole = rows[~ended.isin(of_bodies)]
-    many = whole["agent"].map(counts).fillna(1)
-    return pd.concat([whole.assign(sum=whole["sum"] / many), finished], ignore_index=True)
+    return pd.concat([rows[~ended.isin(of_bodies)], finished], ignore_index=True)
 
 
 #: maximum number of compared runs, limited by the lines that a reader can distinguish
@@ -177,7 +182,7 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
     if query.get("known") != version:
-        rows = by_member(store.outcomes(uid, evaluation=None), bodies.rows)
+        rows = by_member(mean_over_bodies(store, uid), bodies.rows)
         curve_list = list(_of_episodes(rows, store.evaluate_every(uid)))
         if with_statistics:
             curve_list += _of_statistics(store.statistics(uid))
@@ -209,7 +214,9 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
-    different = _differences([dict(_leaves(store.document(uid))) for uid in uids])
+    different = _differences(
+        [{".".join(path): value for path, value in leaves(store.document(uid))} for uid in uids]
+    )
     names = ("document", "status", "seed", "duration", "episodes", "steps")
     facts = [
         {"run": uid, "grid": has_topology(store, uid), **{name: row[name] for name in names}}
@@ -234,7 +241,7 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for index, uid in enumerate(uids):
         names = store.phases(uid).set_index("phase")["name"]
-        outcomes = store.outcomes(uid, evaluation=None)
+        outcomes = mean_over_bodies(store, uid)
         outcomes = outcomes.assign(phase=outcomes["phase"].map(names))
         key: Any
         for key, group in outcomes.groupby(_KEYS, sort=False):
@@ -321,15 +328,3 @@ def _curve(
         "over": " and ".join(_MEMBERS[name] for name in over) or None,
     }
     return curve | {name: column.to_numpy(float)[indices] for name, column in values.items()}
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of each leaf of a document; a list without mappings and lists is a leaf."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _leaves(item, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}.{index}")
-    else:
-        yield path, value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
 from palaestrai_mosaik.arsenai.analysis.results import labels
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
-from palaestrai_mosaik.types.arrays import IntArray
+from palaestrai_mosaik.types.arrays import FloatVector, IntArray
 
+from ..moments import Moments, best_first, student_interval, worst_first
 from .data import ReportData
 from .factors import value_of, zipped_levels
 from .numbers import Mark, cell, typeset
@@ -108,7 +108,7 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         better=better,
         row=row,
         # The best of the confirmed settings may have been stopped early, and have no values.
-        mark=interval(values, data.spec.analysis.confidence) if len(values) else Mark(math.nan),
+        mark=_mean_mark(values, data.spec.analysis.confidence),
         runs=len(runs),
         planned=int(data.runs.loc[data.runs["row"].map(first_rows) == row, "run"].nunique()),
         settings=int(means.notna().sum()),
@@ -196,7 +196,10 @@ def _confirmed(data: ReportData, outcome: str) -> dict[int, tuple[Mark, int]]:
     rows = data.search.best[data.search.best[column].notna()]
     columns = ("setting", column, f"{outcome}, std", f"{outcome}, n")
     return {
-        int(setting): (_student(mean, std, int(n), data.spec.analysis.confidence), int(n))
+        int(setting): (
+            Mark(mean, *student_interval(mean, std, int(n), data.spec.analysis.confidence)),
+            int(n),
+        )
         for setting, mean, std, n in zip(*(rows[name] for name in columns), strict=True)
     }
 
@@ -228,21 +231,12 @@ def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | No
     return next((spec.better for spec in data.spec.outcomes if spec.name == outcome), None)
 
 
-def interval(values: np.ndarray[Any, np.dtype[np.float64]], confidence: float) -> Mark:
+def _mean_mark(values: FloatVector, confidence: float) -> Mark:
     """Return the mean of ``values`` with Student's interval, if at least two values differ."""
-    if len(values) < 2 or distinct(values) == 1:
-        return Mark(float(values.mean()))
-    return _student(float(values.mean()), float(values.std(ddof=1)), len(values), confidence)
-
-
-def _student(mean: float, std: float, n: int, confidence: float) -> Mark:
-    """Return a mean of ``n`` values with Student's interval; without one if ``n`` is 1 or ``std`` is 0."""
-    from scipy import stats
-
-    if n < 2 or not std > 0:
-        return Mark(mean)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * std / math.sqrt(n)
-    return Mark(mean, mean - half, mean + half)
+    moments = Moments.of(values)
+    if distinct(values) < 2:
+        return Mark(moments.mean)
+    return Mark(moments.mean, *student_interval(moments.mean, moments.std, moments.count, confidence))
 
 
 BEST, WORST = "best", "worst"
@@ -279,9 +273,16 @@ def _runs(data: ReportData, selection: Sequence[str]) -> Iterator[str]:
         yield run
 
 
+def first_with_direction(data: ReportData) -> tuple[str, Literal["higher", "lower"] | None]:
+    """Return the first outcome with a better direction, and that direction; an empty name and None without any."""
+    return next(
+        ((spec.name, spec.better) for spec in data.spec.outcomes if spec.better is not None), ("", None)
+    )
+
+
 def _extreme(data: ReportData, which: str) -> str:
-    outcome = next((name for name in data.outcomes if better_of(data, name) is not None), None)
-    if outcome is None:
+    outcome, better = first_with_direction(data)
+    if better is None:
         raise StoreError(
             f"which run is {which}? No outcome of the design {data.spec.uid!r} says which direction is better: add "
             "'better: higher' or 'better: lower' to one"
@@ -289,6 +290,5 @@ def _extreme(data: ReportData, which: str) -> str:
     finite = data.finite(outcome)
     if finite.empty:
         raise StoreError(f"no run of the design {data.spec.uid!r} has a finite {outcome!r} yet")
-    values = finite[outcome].to_numpy(float)
-    highest = (better_of(data, outcome) == "higher") == (which == BEST)
-    return str(finite["run"].iloc[int(np.argmax(values) if highest else np.argmin(values))])
+    order = best_first if which == BEST else worst_first
+    return str(finite["run"].iloc[order(finite[outcome].to_numpy(float), better)[0]])

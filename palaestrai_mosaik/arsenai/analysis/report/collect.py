@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,8 @@ def collect(
         DocumentError: the design asks for an analysis that does not fit it.
     """
     folder = results.folder
-    spec = results.spec
+    # Without outcomes in its document, a design has those of its last phase.
+    spec = replace(results.spec, outcomes=results.outcome_specs)
     outcomes = tuple(outcome.name for outcome in results.outcome_specs)
     frame = results.outcomes()
     values = folder.values()

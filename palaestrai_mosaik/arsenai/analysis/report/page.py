@@ -112,7 +112,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
     tests = cautions.refer([count_tests(data)])
     failures = data.failures if data.failures is not None and len(data.failures) else None
     all_runs = tables.runs(data)
-    ordered, by = tables.best_first(data, all_runs)
+    ordered, by = tables.sort_runs(data, all_runs)
     return {
         "design": data.spec,
         "sizes": data.sizes,

@@ -292,7 +292,7 @@ def _distribution(data: ReportData, name: str) -> View | None:
     values = data.runs[name].to_numpy(float)
     if not np.isfinite(values).any():
         return None
-    by_row = data.runs.groupby("row")[name].mean()
+    by_row = data.finite(name).groupby("row")[name].mean()
     y = by_row.reindex(range(len(data.values))).to_numpy(float)
     factors = factor_axes(data, name)
     identity, axis = slug(name), outcome_axis(data, name)

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from palaestrai_mosaik.arsenai.design.model import INACTIVE
 
 from ..comparison.robustness import METRIC_TITLES
-from .best import better_of
+from ..moments import Moments, best_first
+from .best import first_with_direction
 from .compared import Compared, count_seeds
 from .data import ReportData
 from .factors import value_of
@@ -237,15 +240,18 @@ def summary(data: ReportData, outcome: str) -> pd.DataFrame:
 
     finite = data.finite(outcome)
     values = finite[outcome]
-    quantiles = values.quantile([0, 0.25, 0.5, 0.75, 1]).tolist()
-    names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
+    moments = Moments.of(values.to_numpy(float))
     rows: list[tuple[str, float]] = [
-        ("runs", float(len(values))),
+        ("runs", float(moments.count)),
         ("runs that were executed", float(finite["run"].nunique())),
         ("seeds", float(count_seeds(finite, data.spec.seed_policy == "common"))),
-        ("mean", float(values.mean())),
-        ("standard deviation", float(values.std())),
-        *zip(names, quantiles, strict=True),
+        ("mean", moments.mean),
+        ("standard deviation", moments.std),
+        ("minimum", moments.min),
+        ("lower quartile", moments.lower_quartile),
+        ("median", moments.median),
+        ("upper quartile", moments.upper_quartile),
+        ("maximum", moments.max),
     ]
     by_row = finite.groupby("row")[outcome]
     if data.spec.repetitions > 1 and by_row.count().max() > 1 and values.var(ddof=0) > 0:
@@ -270,16 +276,14 @@ def runs(data: ReportData) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def best_first(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def sort_runs(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Sort the runs by the first outcome with a better direction, best first; return them with its name."""
-    for outcome in data.outcomes:
-        better = better_of(data, outcome)
-        if better is not None:
-            values = data.runs[outcome].reset_index(drop=True)
-            values = values.where(values.abs() < math.inf)
-            order = values.sort_values(ascending=better == "lower", kind="stable", na_position="last").index
-            return frame.loc[order].reset_index(drop=True), outcome
-    return frame, ""
+    outcome, better = first_with_direction(data)
+    if better is None:
+        return frame, ""
+    values = data.runs[outcome].to_numpy(float)
+    order = np.concatenate([best_first(values, better), np.flatnonzero(~np.isfinite(values))])
+    return frame.iloc[order].reset_index(drop=True), outcome
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
