@@ -18,7 +18,7 @@ from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 
-from .carried import TIME, Carried, add_overview, add_overview_if_small, add_record, add_time, reserved
+from .carried import TIME, Carried, add_overview, add_record, add_time, reserved
 from .data.design_analysis import analysis_of
 from .motions import EpisodeChoice, Films, Motions, phase_number, phases_in_motion
 from .page import single_file
@@ -271,7 +271,7 @@ def _add_overviews(
     counted = PartsProgress(progress, len(uids))
     for uid in uids:
         with reserved(carried, carried.limit - _OVERVIEWS):
-            if not add_overview_if_small(carried, uid):
+            if not add_overview(carried, uid, required=False):
                 break
         add_record(carried, uid)
         _add_head(carried, uid, carried.get(f"run/{uid}"), ["overview", "record"])
