@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.store import StoreLocation
@@ -211,8 +211,8 @@ def _records_under_other_names(
     if not uid_by_instance:
         return {}
     renamed = {}
-    for file in (folder.path / JOBS).glob("*.json"):
-        record = JobRecord.read(file)
+    for name in _job_files(folder, ".json"):
+        record = JobRecord.read(folder.path / JOBS / name)
         if record is not None and record.instance in uid_by_instance:
             renamed[uid_by_instance[record.instance]] = record
     return renamed
@@ -260,7 +260,7 @@ def _run_states(
         run.uid for run in planned if run.uid in records and _is_whole(folder.path, run, records[run.uid])
     }
     instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
-    markers = _markers(folder)
+    markers = _job_files(folder, ".running")
     finished = {
         run.uid
         for run in planned
@@ -304,10 +304,10 @@ def _run_states(
     )
 
 
-def _markers(folder: DesignFolder) -> set[str]:
-    """Return the names of the files of all markers in ``jobs/``."""
+def _job_files(folder: DesignFolder, suffix: str) -> set[str]:
+    """Return the names of the files in ``jobs/`` that end with ``suffix``."""
     try:
-        return {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
+        return {name for name in files.list_names(folder.path / JOBS) if name.endswith(suffix)}
     except FileNotFoundError:
         return set()
 
