@@ -251,11 +251,7 @@ def design_page(
 
 
 def _views(timed: Collection[int], motions: Motions, films: Films | None = None) -> list[str]:
-    by_view = {
-        "time": timed,
-        "grid": motions.shown,
-        "frames": None if films is None else films.shown,
-    }
+    by_view = {"time": timed, "grid": motions.shown, "frames": films and films.shown}
     return ["overview", *(name for name, content in by_view.items() if content), "record"]
 
 

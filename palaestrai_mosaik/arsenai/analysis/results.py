@@ -281,18 +281,11 @@ class Results:
         complete = {setting.number for setting in settings if setting.state == "complete"}
         rows = []
         for run in planned:
-            instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
-            state = _STATUS.get(status, "failed")
-            if instance is None and run.row in failures:
-                # Settings that could not be built were never recorded.
-                state, error = "failed", failures[run.row]
-            missing = state == "missing"
+            state, *result = _state(newest.get(run.hash), failures.get(run.row))
             # A search stops runs early on purpose, so these are not lost.
-            stopped = missing and is_search and run.row not in complete
-            if run.row in replaced or stopped:
-                continue
-            result = (None, None, None) if missing else (instance, duration, error)
-            rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
+            stopped = state == "missing" and is_search and run.row not in complete
+            if run.row not in replaced and not stopped:
+                rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
         frame = pd.DataFrame.from_records(rows, columns=_RUN_COLUMNS)
         return frame.astype({"instance": object, "duration": float, "error": object})
 
@@ -314,6 +307,20 @@ class Results:
                 counted.end(len(runs))
                 frame[outcome.name] = finished.map(cached).astype(float)
         return frame
+
+
+def _state(newest: Sequence[Any] | None, failure: str | None) -> tuple[str, Any, Any, Any]:
+    """Return the status, instance, duration and error of a run.
+
+    Args:
+        newest: instance, status, duration and error of its newest instance; ``None``: it was never recorded.
+        failure: the reason if its setting could not be built, and hence was never recorded.
+    """
+    if newest is None:
+        return ("missing", None, None, None) if failure is None else ("failed", None, None, failure)
+    instance, status, duration, error = newest
+    state = _STATUS.get(status, "failed")
+    return (state, None, None, None) if state == "missing" else (state, instance, duration, error)
 
 
 def _take_missing(

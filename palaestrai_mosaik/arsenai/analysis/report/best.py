@@ -78,41 +78,36 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     first one in the design wins. If the best settings of a search with one objective were confirmed, the best mean over
     fresh seeds decides.
     """
-    better, over = better_of(data, outcome), uncertain(data.spec)
-    finite, confirmed = data.finite(outcome), _confirmed(data, outcome)
-    if better is None or finite.empty or (over and not is_crossed(data)):
+    better, over, confirmed = better_of(data, outcome), uncertain(data.spec), _confirmed(data, outcome)
+    if better is None or (over and not is_crossed(data)) or not (confirmed or _varies(data, outcome)):
         return None
-    if len(finite) > 1 and distinct(finite[outcome].to_numpy(float)) == 1 and not confirmed:
+    finite, table = data.finite(outcome), _table(data, outcome)
+    if finite.empty:
         return None
-    table = _table(data, outcome)
     table = table.reindex(table.index.union(list(confirmed)))
     ranking = rank(table.to_numpy(float), better == "higher", data.spec.seed_policy == "common")
-    means = table.mean(axis=1)
     certain, index = ranking.certain, int(ranking.order[0])
     if confirmed and data.search is not None and not data.search.several:
         # The confirmed settings are sorted by their means over fresh seeds.
         index = list(table.index).index(next(iter(confirmed)))
         certain = data.search.winner is not None
-    row, lost = int(table.index[index]), ranking.lost
-    alike = means[lost == lost[index]]
+    row, lost, means = int(table.index[index]), ranking.lost, table.mean(axis=1)
     fresh, fresh_runs = confirmed.get(row, (None, 0))
     first_rows = _first_rows(data)
-    runs = (
-        finite[finite["row"].map(first_rows) == row].sort_values(["repetition", "row"]).drop_duplicates("run")
-    )
+    runs = finite[finite["row"].map(first_rows) == row].sort_values(["repetition", "row"])
+    runs = runs.drop_duplicates("run")
     # A seed is one observation, whatever the values of the uncertain factors.
     of_one = runs.groupby("repetition")[outcome].mean() if over else runs[outcome]
-    values = of_one.to_numpy(float)
     return Best(
         outcome=outcome,
         better=better,
         row=row,
         # The best of the confirmed settings may have been stopped early, and have no values.
-        mark=_mean_mark(values, data.spec.analysis.confidence),
+        mark=_mean_mark(of_one.to_numpy(float), data.spec.analysis.confidence),
         runs=len(runs),
         planned=int(data.runs.loc[data.runs["row"].map(first_rows) == row, "run"].nunique()),
         settings=int(means.notna().sum()),
-        ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in alike) - 1,
+        ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in means[lost == lost[index]]) - 1,
         values=_setting(data, row),
         documents=tuple(data.documents[run] for run in runs["run"] if run in data.documents),
         fresh=fresh,
@@ -121,6 +116,12 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         passed_over=None if confirmed else _passed_over(table, lost, index, better),
         over=over,
     )
+
+
+def _varies(data: ReportData, outcome: str) -> bool:
+    """Whether an outcome has a value, and not the same one in all of several runs."""
+    values = data.finite(outcome)[outcome].to_numpy(float)
+    return len(values) == 1 or distinct(values) > 1
 
 
 def _passed_over(table: pd.DataFrame, lost: IntArray, index: int, better: str) -> tuple[int, int, int] | None:
