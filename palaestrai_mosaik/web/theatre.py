@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from palaestrai_mosaik.arsenai.analysis.moments import best_first, worst_first
+from palaestrai_mosaik.arsenai.analysis.moments import Better, best_first, worst_first
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.pages import HEIGHT, Page
@@ -289,7 +289,8 @@ def _extreme_runs(facts: dict[str, Any], states: dict[str, Any], outcomes: dict[
         first = next(
             (outcome for outcome in outcomes["outcomes"] if outcome["better"]), outcomes["outcomes"][0]
         )
-        values, better = np.asarray(first["values"], dtype=float), first["better"] or "lower"
+        values = np.asarray(first["values"], dtype=float)
+        better: Better = first["better"] or "lower"
         half = _MOST_OVERVIEWS // 2
         best, worst = (order(values, better)[:half] for order in (best_first, worst_first))
         # best, worst, second best, second worst, ...

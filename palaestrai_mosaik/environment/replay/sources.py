@@ -86,7 +86,8 @@ def _npz_arrays(path: str | Path) -> dict[str, Array]:
                 f"source: {path} holds one array; expected is a file of several, written by numpy.savez"
             )
         with loaded as file:
-            _refuse_small(path, [path], sum(member.file_size for member in file.zip.infolist()))
+            members = file.zip.infolist() if file.zip is not None else []
+            _refuse_small(path, [path], sum(int(member.file_size) for member in members))
             return {name: file[name] for name in file.files}
     except MemoryError:
         raise ContractError(

@@ -124,7 +124,7 @@ def _best(seen: DesignWatch, records: Sequence[SettingRecord]) -> list[dict[str,
 
 
 _SEARCHES: WeakKeyDictionary[DesignWatch, SearchWatch] = WeakKeyDictionary()
-_LOCK = threading.Lock()
+_SEARCHES_LOCK = threading.Lock()
 
 
 @resource("design/search")
@@ -140,7 +140,7 @@ def search(source: Source, query: Query) -> dict[str, Any]:
     design_watch = watch(source)
     if design_watch.folder.spec.search is None:
         raise ResourceError("this design has no search")
-    with _LOCK:
+    with _SEARCHES_LOCK:
         search_watch = _SEARCHES.setdefault(design_watch, SearchWatch())
     settings = search_watch.get(design_watch)
     if query.get("since") == settings["version"]:

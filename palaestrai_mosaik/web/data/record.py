@@ -295,8 +295,8 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
     for row in _rows(store.errors(uid)):
         said = f"{row['traceback'] or ''}\n{row['message']}"
         concerned = marks(text, said, newest if row["phase"] is None else row["phase"])
-        names = ("phase", "kind", "message", "traceback", "time")
-        failures.append({**{name: row[name] for name in names}, "marks": list(map(asdict, concerned))})
+        facts_of_failure = {name: row[name] for name in ("phase", "kind", "message", "traceback", "time")}
+        failures.append({**facts_of_failure, "marks": list(map(asdict, concerned))})
     names = ("run", "document", "experiment", "seed", "version", "host", "pid", "hash")
     columns = ["phase", "kind", "name", "group", "evaluation", "rows", "digest"]
     result: dict[str, Any] = visible(

@@ -356,7 +356,9 @@ def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]
         )
     if named:
         return [named]
-    nominal = [(f.name,) for f in spec.factors if f.nominal and 1 < len(f.levels) <= MOST_LEVELS]
+    nominal: list[tuple[str, ...]] = [
+        (f.name,) for f in spec.factors if f.nominal and 1 < len(f.levels) <= MOST_LEVELS
+    ]
     if nominal and spec.sampler.name not in _SENSITIVITY:
         return nominal
     why = "no factor is a choice or has levels without order"
