@@ -200,7 +200,7 @@ class Compared:
     def _best(self, means: pd.Series[float]) -> str:
         """Return the level with the best of ``means``, or an empty string for ties."""
         ranked = (self.sign * means.dropna()).sort_values(ascending=False, kind="stable")
-        if len(ranked) < 2 or distinct(ranked.to_numpy(float)[:2]) == 1:
+        if len(ranked) < 2 or distinct(np.array(ranked[:2], dtype=float)) == 1:
             return ""
         return str(ranked.index[0])
 
