@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from palaestrai_mosaik.arsenai.analysis.comparison.robustness import METRIC_TITLES
 from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
@@ -303,19 +302,12 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the moments of each outcome's values."""
     from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 
-    frame = results.outcomes()
-    lost = count_missing_runs(frame, names)
+    lost, moments = count_missing_runs(results.outcomes(), names), results.moments()
     rows = []
     for name in names:
-        values = frame[name].to_numpy(dtype=float)
-        values = values[np.isfinite(values)]
-        moments: Sequence[float | None] = [None] * 5
-        if len(values):
-            # the sample standard deviation, as in the report
-            spread = values.std(ddof=1) if len(values) > 1 else None
-            moments = [values.mean(), spread, values.min(), float(np.median(values)), values.max()]
-        values_of = (name, *moments, lost[name] or None)
-        rows.append(dict(zip(_MOMENTS, values_of, strict=True)))
+        numbers = (moments[name][moment] for moment in _MOMENTS[1:-1])
+        known = (None if math.isnan(number) else number for number in numbers)
+        rows.append(dict(zip(_MOMENTS, (name, *known, lost[name] or None), strict=True)))
     return rows
 
 

@@ -129,7 +129,8 @@ def _warn_if_missing(location: StoreLocation, read_only: bool) -> None:
 
 def _stores_in(folder: Path) -> list[str]:
     try:
-        return sorted(path.name for path in folder.iterdir() if (path / "store.db").is_file())
+        stores = (path for path in folder.iterdir() if not path.is_symlink())
+        return sorted(path.name for path in stores if (path / "store.db").is_file())
     except OSError:
         return []
 

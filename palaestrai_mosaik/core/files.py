@@ -454,6 +454,25 @@ def reading_fault(error: Exception) -> str:
     )
 
 
+def list_names(folder: str | Path) -> list[str]:
+    """List the names in a folder, in any order.
+
+    Raises:
+        OSError: there is no such folder, or a link below a root is in the way.
+    """
+    if not _is_below_root(Path(folder)):
+        return os.listdir(folder)
+    with _place(Path(folder) / "any") as (at, _):
+        if at is None:
+            return os.listdir(folder)
+        # a descriptor that only leads to files cannot be listed
+        listed = os.open(".", os.O_RDONLY | _FLAGS, dir_fd=at)
+        try:
+            return os.listdir(listed)
+        finally:
+            os.close(listed)
+
+
 def check_readable(path: str | Path) -> None:
     """Raise unless ``path`` is a file, or a link to one: for libraries that open files by themselves."""
     open_read(path, follow=True).close()

@@ -137,10 +137,10 @@ def _common(names: Sequence[str]) -> str:
 
 def _differences(documents: Sequence[Any]) -> list[str]:
     """Return the differences as ``key=value`` for each document; nothing if there are too many."""
-    leaves = [dict(_leaves(document)) for document in documents]
+    flats = [{path: str(value) for path, value in leaves(document) if value != {}} for document in documents]
     differing: dict[tuple[_Path, tuple[str, ...]], None] = {}
-    for path in dict.fromkeys(path for flat in leaves for path in flat):
-        values = tuple(flat.get(path, "none") for flat in leaves)
+    for path in dict.fromkeys(path for flat in flats for path in flat):
+        values = tuple(flat.get(path, "none") for flat in flats)
         if len(set(values)) > 1:
             # Later phases inherit a difference, which is shown once.
             differing[path[3:] if path[0] == "schedule" else path, values] = None
@@ -154,16 +154,19 @@ def _differences(documents: Sequence[Any]) -> list[str]:
     return [", ".join(parts) for parts in zip(*texts, strict=True)]
 
 
-def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
-    """Yield the key paths of a document with their values; a list of plain values counts as one value."""
-    if isinstance(value, dict):
+def leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    """Yield the path and value of each leaf of a document.
+
+    An empty mapping is a leaf, and so is a list without mappings and lists.
+    """
+    if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _leaves(item, (*path, str(key)))
+            yield from leaves(item, (*path, str(key)))
     elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         for i, item in enumerate(value):
-            yield from _leaves(item, (*path, str(i)))
+            yield from leaves(item, (*path, str(i)))
     else:
-        yield path, str(value)
+        yield path, value
 
 
 def _short_names(paths: Sequence[_Path]) -> list[str]:

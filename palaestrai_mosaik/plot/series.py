@@ -89,22 +89,32 @@ def member_outcomes(
     outcomes = store.outcomes(run, phase, choice.agent, evaluation)
     if evaluation is not None:
         outcomes = outcomes.assign(evaluation=evaluation)
+    outcomes = mean_over_bodies(store, run, outcomes)
     rows = by_member(outcomes, body_outcomes(store, run, phase, choice, evaluation))
     if choice:
         rows = rows[(rows["body"] >= 0) | ~rows["agent"].isin(agents_by_body(store, run, phase, choice))]
     return rows
 
 
+def mean_over_bodies(store: Store, run: str, outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Return the ``outcomes`` of a run's agents with the mean over an agent's bodies as the sum.
+
+    It is comparable to the sum of a body.
+    """
+    counts = store.bodies(run).groupby(["phase", "agent"])["count"].sum().to_dict()
+    bodies = [counts.get(key, 1) for key in zip(outcomes["phase"], outcomes["agent"], strict=True)]
+    return outcomes.assign(sum=outcomes["sum"] / bodies)
+
+
 def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFrame:
     """Return the outcomes of agents, with a row per body instead of the agent's row if its bodies are read.
 
     Args:
-        outcomes: the result of ``Store.outcomes``, with the column ``evaluation``.
+        outcomes: the result of :func:`mean_over_bodies`, with the column ``evaluation``.
         bodies: the result of :func:`body_outcomes`. Bodies of episodes that have not ended are left out.
 
     Returns:
-        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents. The sum of a whole agent with several
-        bodies is their mean, so that it is comparable to that of a body.
+        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents.
     """
     import pandas as pd
 
@@ -113,12 +123,7 @@ def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFra
         return rows
     ended = pd.MultiIndex.from_frame(rows[_EPISODE])
     of_bodies = pd.MultiIndex.from_frame(bodies[_EPISODE].astype(rows[_EPISODE].dtypes.to_dict()))
-    counts = bodies.groupby("agent")["body"].nunique()
-    whole = rows[~ended.isin(of_bodies)]
-    many = whole["agent"].map(counts).fillna(1)
-    return pd.concat(
-        [whole.assign(sum=whole["sum"] / many), bodies[of_bodies.isin(ended)]], ignore_index=True
-    )
+    return pd.concat([rows[~ended.isin(of_bodies)], bodies[of_bodies.isin(ended)]], ignore_index=True)
 
 
 def agents_by_body(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> list[str]:

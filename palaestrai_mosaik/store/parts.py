@@ -229,7 +229,7 @@ def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
             _refuse_unreadable(path.parent)
             raise StoreError(f"{path} is missing")
         with _opened(path) as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
-            _refuse_large(path, file.metadata)
+            _refuse_large(path, file.metadata, file.schema_arrow)
             return ask(file)
     except (OSError, pa.ArrowException) as error:
         # errors of pyarrow about the content have no errno
@@ -248,8 +248,16 @@ def _opened(path: Path) -> io.BufferedReader:
         raise
 
 
-def _refuse_large(path: Path, metadata: Any) -> None:
-    """Raise :class:`StoreError` if a part's metadata claims more than any part we write; nothing is read."""
+def _refuse_large(path: Path, metadata: Any, schema: pa.Schema) -> None:
+    """Raise :class:`StoreError` if a part's metadata claims more than any part we write; nothing is read.
+
+    Columns of lists are refused, because a single row of them can have billions of equal numbers.
+    """
+    nested = next((field.name for field in schema if field.type.num_fields), None)
+    if nested is not None:
+        raise StoreError(
+            f"{path} is not read: {nested} is a column of lists; parts have numbers and texts only"
+        )
     rows, columns = metadata.num_rows, metadata.num_columns
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     whole = sum(group.total_byte_size for group in groups)
@@ -301,7 +309,7 @@ def open_parts(paths: Sequence[Path]) -> Any:
             # the scan reuses this metadata
             for fragment in dataset.get_fragments():
                 fragment.ensure_complete_metadata()
-                _refuse_large(Path(fragment.path), fragment.metadata)
+                _refuse_large(Path(fragment.path), fragment.metadata, fragment.physical_schema)
             datasets.append(dataset)
         if rows is not None:
             datasets.append(ds.dataset(_like_parts(rows, texts)))

@@ -282,7 +282,7 @@ def _runs_without_database(directory: Path) -> str:
     file = directory / "store.db"
     with suppress(OSError):
         if not file.exists() or not file.stat().st_size:
-            runs = [name for name in os.listdir(directory / INSTANCES) if not name.startswith(".")]
+            runs = [name for name in files.list_names(directory / INSTANCES) if not name.startswith(".")]
             return f"{directory / INSTANCES} has files of {count(len(runs), 'run')}" if runs else ""
     return ""
 

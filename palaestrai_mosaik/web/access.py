@@ -57,7 +57,9 @@ class Access:
         host = host.lower()
         name = _split(host)[0]
         return bool(name) and (
-            host in self.hosts or name in self.hosts or (self.any_address and _is_address(name))
+            host in self.hosts
+            or name in self.hosts
+            or (self.any_address and _address(name.strip("[]")) is not None)
         )
 
     def is_own(self, origin: str | None, host: str | None) -> bool:
@@ -108,10 +110,8 @@ def names_of(host: str, port: int, machine: tuple[str, ...]) -> frozenset[str]:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server that listens on ``host``."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def _split(host: str) -> tuple[str, str]:
@@ -120,9 +120,8 @@ def _split(host: str) -> tuple[str, str]:
     return ("", "") if match is None else (match[1], match[2] or "")
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None

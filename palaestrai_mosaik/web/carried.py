@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -54,19 +55,17 @@ class Carried:
         self.size += packed_size(*made.values())
         self.resources |= made
 
-    def add_if_small(self, made: Mapping[str, object], most: int | None = None) -> bool:
+    def add_if_small(self, made: Mapping[str, object], most: float = math.inf) -> bool:
         """Carry these resources if the file stays below its limit; return whether it did.
 
         Args:
             made: the resources.
-            most: the size that they may have in bytes; ``None``: any.
+            most: the size that they may have in bytes.
         """
-        size = packed_size(*made.values())
-        if (most is not None and size > most) or self.size + size > self.limit:
-            return False
-        self.size += size
-        self.resources |= made
-        return True
+        fits = packed_size(*made.values()) <= min(most, self.limit - self.size)
+        if fits:
+            self.add(made)
+        return fits
 
 
 @contextmanager
@@ -85,20 +84,21 @@ TIME, _LOG, _WORLD = 600_000, 60_000, 150_000
 _PLACE = ("host", "pid")
 
 
-def add_overview(carried: Carried, uid: str, *, statistics: bool = True) -> None:
-    """Carry the curves of a run; without ``statistics``, the agents' statistics are left out."""
-    carried.add(_overview(carried, uid, statistics))
+def add_overview(carried: Carried, uid: str, *, statistics: bool = True, required: bool = True) -> bool:
+    """Carry the curves of a run; return whether the file has them.
 
-
-def add_overview_if_small(carried: Carried, uid: str) -> bool:
-    """Carry the curves of a run if the file stays small; return whether it did."""
-    return carried.add_if_small(_overview(carried, uid, True))
-
-
-def _overview(carried: Carried, uid: str, statistics: bool) -> dict[str, object]:
+    Args:
+        carried: the resources of the file.
+        uid: uid of the run.
+        statistics: carry the agents' statistics, too.
+        required: carry the curves regardless of the file's size.
+    """
     path = f"run/{uid}/curves"
     # the page in one file always requests the resource without a query
-    return {path: carried.get(path, None if statistics else {"statistics": "0"})}
+    curves = {path: carried.get(path, None if statistics else {"statistics": "0"})}
+    if required:
+        carried.add(curves)
+    return required or carried.add_if_small(curves)
 
 
 def add_record(carried: Carried, uid: str) -> None:
@@ -146,7 +146,7 @@ def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any
         # a pattern without columns in this phase may have some in another phase
         answer = {address(f"{path}/series", {"phases": str(phase)}): {**series, "problems": []}}
         with reserved(carried, carried.limit - limit):
-            added += [phase] if carried.add_if_small(answer) else []
+            added += [phase] * carried.add_if_small(answer)
     if added:
         entries = [entry for entry in choices["phases"] if int(entry["phase"]) in added]
         carried.add({f"{path}/time": {**choices, "phases": entries, "suggestions": []}})

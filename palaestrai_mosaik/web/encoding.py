@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from enum import Enum
 from pathlib import PurePath
@@ -113,31 +113,19 @@ def to_json(value: Any, *, single: bool = False) -> bytes:
 
 
 def _plain(value: Any, single: bool) -> Any:
-    result = value
-    if isinstance(value, Enum):
-        result = value.value
-    elif isinstance(value, float):
-        result = value if math.isfinite(value) else None
-    elif isinstance(value, Mapping):
-        result = {str(name): _plain(item, single) for name, item in value.items()}
-    elif isinstance(value, list | tuple):
-        result = [_plain(item, single) for item in value]
-    elif isinstance(value, np.ndarray):
-        result = _array(value, single)
-    elif hasattr(value, "to_dict") and hasattr(value, "columns"):
-        result = {str(name): _column(value[name], single) for name in value.columns}
-    elif isinstance(value, datetime):
-        result = _moment(value)
-    elif isinstance(value, date | PurePath):
-        result = str(value)
-    elif hasattr(value, "item"):
-        result = _plain(value.item(), single)
-    elif value is not None and not isinstance(value, str | int):
-        raise TypeError(f"a {type(value).__name__} has no JSON form")
-    return result
+    if value is None or (isinstance(value, str | int) and not isinstance(value, Enum)):
+        return value
+    for kind, encoded in _ENCODERS:
+        if isinstance(value, kind):
+            return encoded(value, single)
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):
+        return {str(name): _column(value[name], single) for name in value.columns}
+    if hasattr(value, "item"):
+        return _plain(value.item(), single)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
-def _moment(value: datetime) -> str | None:
+def _moment(value: datetime, single: bool) -> str | None:
     if str(value) == "NaT":  # pandas' NaT is a datetime without a date
         return None
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -158,16 +146,26 @@ def _column(series: Any, single: bool) -> Any:
 
 def _array(values: npt.NDArray[Any], single: bool) -> Any:
     kind = values.dtype.kind
-    if kind not in "fiub":
-        return [_plain(item, single) for item in values.tolist()]
-    if values.size <= _SHORT:
-        return _plain(values.tolist(), False)
+    if kind not in "fiub" or values.size <= _SHORT:
+        return _plain(values.tolist(), single)
     if kind == "f":
         values = values.astype("<f4" if single else "<f8")
     elif kind == "b":
         values = values.astype("u1")
     elif values.dtype != np.uint8:
-        exact = values.size == 0 or (values.min() >= -(2**31) and values.max() < 2**31)
+        exact = values.min() >= -(2**31) and values.max() < 2**31
         values = values.astype("<i4" if exact else "<f8")
     coded = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
     return {"dtype": values.dtype.name, "shape": list(values.shape), "base64": coded}
+
+
+#: a kind of value -> its encoder, which gets the value and whether arrays have single precision; the first one counts
+_ENCODERS: tuple[tuple[Any, Callable[[Any, bool], Any]], ...] = (
+    (Enum, lambda value, single: value.value),
+    (float, lambda value, single: value if math.isfinite(value) else None),
+    (Mapping, lambda value, single: {str(name): _plain(item, single) for name, item in value.items()}),
+    (list | tuple, lambda value, single: [_plain(item, single) for item in value]),
+    (np.ndarray, _array),
+    (datetime, _moment),
+    (date | PurePath, lambda value, single: str(value)),
+)

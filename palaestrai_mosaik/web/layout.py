@@ -69,17 +69,15 @@ def _graph(topology: Topology) -> nx.Graph:
 def _completed(places: FloatMatrix, placed: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
     """Place nodes without coordinates at the mean of their neighbours, repeatedly; unreachable ones in the middle."""
     places, placed = places.copy(), placed.copy()
-    waiting = [int(i) for i in np.flatnonzero(~placed)]
-    while waiting:
-        placed_neighbours = {i: [j for j in graph[i] if placed[j]] for i in waiting}
-        reachable = [i for i in waiting if placed_neighbours[i]]
+    while not placed.all():
+        neighbours = {int(i): [j for j in graph[int(i)] if placed[j]] for i in np.flatnonzero(~placed)}
+        reachable = [i for i, near in neighbours.items() if near]
         if not reachable:
-            places[waiting] = places[placed].mean(axis=0)
+            places[~placed] = places[placed].mean(axis=0)
             break
         for i in reachable:
-            places[i] = places[placed_neighbours[i]].mean(axis=0)
+            places[i] = places[neighbours[i]].mean(axis=0)
         placed[reachable] = True
-        waiting = [i for i in waiting if not placed[i]]
     return places
 
 

@@ -68,35 +68,25 @@ class Films:
             self.carried[f"{self._path}/frames"] = {**self.index, "running": False, "episodes": self.shown}
 
     def opened(self, named: Sequence[int], beside: int | None) -> dict[str, str]:
-        """Return the query that opens the page.
-
-        Args:
-            named: numbers of phases. The page opens with the first one that has frames, else with a phase other than
-                ``beside``.
-            beside: the number of the phase that is shown beside it; ``None``: none.
-        """
+        """Return the query that opens the page, see :func:`_opened`."""
         by_phase = {episode["phase"]: episode for episode in reversed(self.shown)}
-        candidates = [phase for phase in sorted(by_phase) if phase != beside] or list(by_phase)
-        first = by_phase[next((phase for phase in named if phase in by_phase), candidates[0])]
-        second = None if beside is None else by_phase.get(beside)
-        return {"at": _key(first)} | ({} if second is None else {"beside": _key(second)})
+        return {
+            name: f"{episode_key(phase, by_phase[phase])}.{by_phase[phase]['environment']}"
+            for name, phase in _opened(sorted(by_phase), named, beside).items()
+        }
 
     def _choose(
         self, phase: int, environment: str, other: int | None, episode: int | str
     ) -> Sequence[dict[str, Any]]:
         """Return a list with the episode to carry for an environment in a phase; an empty list without frames."""
-        episodes = [
-            entry
-            for entry in self.index["episodes"]
-            if (entry["phase"], entry["environment"]) == (phase, environment)
-        ]
-        trained = [entry for entry in episodes if not entry["evaluation"]] or episodes
+        of_phase = (entry for entry in self.index["episodes"] if entry["phase"] == phase)
+        trained = _trained([entry for entry in of_phase if entry["environment"] == environment])
         number = episode if other is None else other
         matching = [entry for entry in trained if entry["episode"] == number]
-        if episodes and not matching and other is None and isinstance(episode, int):
-            listed = ", ".join(str(entry["episode"]) for entry in trained[:20])
+        if trained and not matching and other is None and isinstance(episode, int):
             raise StoreError(
-                f"phase {phase} has no frames of environment {environment!r} in episode {episode}; it has frames of: {listed}"
+                f"phase {phase} has no frames of environment {environment!r} in episode {episode}; it has frames of: "
+                f"{_listed(trained)}"
             )
         return (matching or trained)[-1:]
 
@@ -104,10 +94,8 @@ class Films:
         query = {name: str(episode[name]) for name in ("environment", "phase")} | episode_query(episode)
         film = cast(dict[str, Any], get(self._source, f"{self._path}/film", query))
         count, together = film["frames"], film["together"]
-        kept = list(range(0, count, every))
-        if kept[-1] != count - 1:
-            # the end of the episode is most important
-            kept.append(count - 1)
+        # the end of the episode is most important
+        kept = sorted({*range(0, count, every), count - 1})
         if every > 1:
             self.thinned.append(episode["phase"])
         images = self._images(query, kept, together)
@@ -119,19 +107,34 @@ class Films:
         self.shown.append({**episode, "frames": len(kept)})
 
     def _images(self, query: Mapping[str, str], kept: Sequence[int], together: int) -> list[str]:
-        images_by_index: dict[int, str] = {}
-        indices = set(kept)
+        images: dict[int, str] = {}
         for first in dict.fromkeys(i - i % together for i in kept):
-            answer = get(self._source, f"{self._path}/images", {**query, "from": str(first)})
-            for i, image in enumerate(cast(dict[str, list[str]], answer)["png"], first):
-                if i in indices:
-                    images_by_index[i] = image
-        return [images_by_index[i] for i in kept]
+            answer: Any = get(self._source, f"{self._path}/images", {**query, "from": str(first)})
+            images |= dict(enumerate(answer["png"], first))
+        return [images[i] for i in kept]
 
 
-def _key(episode: Mapping[str, Any]) -> str:
-    """Return the key of an episode of an environment in the page's address."""
-    return f"{episode_key(episode['phase'], episode)}.{episode['environment']}"
+def _opened(phases: Iterable[int], named: Sequence[int], beside: int | None) -> dict[str, int]:
+    """Return the phases that the page opens with: ``at``, and ``beside`` it.
+
+    Args:
+        phases: numbers of the phases in the file.
+        named: numbers of phases: the first one in the file is opened, or else one other than ``beside``.
+        beside: the number of the phase that is shown beside it; ``None``: none.
+    """
+    numbers = list(phases)
+    others = [phase for phase in numbers if phase != beside] or numbers
+    opened = {"at": next((phase for phase in named if phase in numbers), others[0])}
+    return opened | ({} if beside is None or beside not in numbers else {"beside": beside})
+
+
+def _trained(episodes: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the training episodes, or all if there are none."""
+    return [entry for entry in episodes if not entry["evaluation"]] or episodes
+
+
+def _listed(episodes: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(str(entry["episode"]) for entry in episodes[:20])
 
 
 #: the episode of each phase: a number, the newest one, or the one with the voltage farthest from 1
@@ -221,19 +224,17 @@ class Motions:
 
     def _choose(self, phase: int) -> dict[str, Any]:
         (episodes,) = [entry["episodes"] for entry in self._index["phases"] if entry["phase"] == phase]
-        trained = [entry for entry in episodes if not entry["evaluation"]] or list(episodes)
+        trained = _trained(episodes)
         if self._episode == "newest":
-            return dict(trained[-1])
+            return trained[-1]
         if self._episode == "worst":
-            deviations = [self._deviation(phase, entry) for entry in trained]
-            return dict(trained[deviations.index(max(deviations))])
-        for entry in trained:
-            if entry["episode"] == self._episode:
-                return dict(entry)
-        listed = ", ".join(str(entry["episode"]) for entry in trained[:20])
-        raise StoreError(
-            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {listed}"
-        )
+            return max(trained, key=lambda entry: self._deviation(phase, entry))
+        matching = [entry for entry in trained if entry["episode"] == self._episode]
+        if not matching:
+            raise StoreError(
+                f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {_listed(trained)}"
+            )
+        return matching[0]
 
     def _deviation(self, phase: int, episode: Mapping[str, Any]) -> float:
         queries = [Query(query) for _, query in self._asked(phase, episode)]
@@ -252,17 +253,12 @@ class Motions:
     def _resources(self, phase: int, episode: Mapping[str, Any]) -> tuple[dict[str, object], bool]:
         """Return the resources of an episode, and whether it is thinned."""
         resources: dict[str, object] = {}
-        thinned = False
+        thinned, path = False, f"run/{self._uid}"
         for environment, query in self._asked(phase, episode):
-            path = f"run/{self._uid}"
-            topology_query = {
-                "environment": query["environment"],
-                "phase": str(environment["topologies"][phase]),
-            }
-            if address(f"{path}/topology", topology_query) not in self._carried.resources:
-                resources[address(f"{path}/topology", topology_query)] = self._carried.get(
-                    f"{path}/topology", topology_query
-                )
+            first = {"environment": query["environment"], "phase": str(environment["topologies"][phase])}
+            topology = address(f"{path}/topology", first)
+            if topology not in self._carried.resources:
+                resources[topology] = self._carried.get(f"{path}/topology", first)
             answer = motion(self._carried.source, self._uid, Query(query), _MOST_VALUES)
             states = len(answer["step"])
             thinned |= states < answer["states"]
@@ -274,11 +270,9 @@ class Motions:
         return resources, thinned
 
     def opened(self, named: Sequence[int], beside: int | None) -> dict[str, str]:
-        """Return the query that opens the page, as :meth:`Films.opened` does."""
-        phases = [phase for phase in self.shown if phase != beside] or list(self.shown)
-        first = next((phase for phase in named if phase in self.shown), phases[0])
-        opened = {"at": first} | ({"beside": beside} if beside in self.shown else {})
-        return {name: episode_key(phase, self.shown[phase]) for name, phase in opened.items()}
+        """Return the query that opens the page, see :func:`_opened`."""
+        phases = _opened(self.shown, named, beside)
+        return {name: episode_key(phase, self.shown[phase]) for name, phase in phases.items()}
 
     def index(self) -> dict[str, Any]:
         """Return the index of the carried episodes, each environment in its first incarnation."""

@@ -9,12 +9,11 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from importlib import resources
-from typing import Any
+from pathlib import Path
 
 from .encoding import to_json
 
-_STATIC = resources.files(__package__) / "static"
+_STATIC = Path(__file__).parent / "static"
 ECHARTS = "vendor/echarts.min.js"
 
 # unpacks the library and the resources, and starts the page
@@ -40,23 +39,15 @@ def static(name: str) -> bytes:
     """
     if name not in static_files():
         raise FileNotFoundError(name)
-    return _STATIC.joinpath(*name.split("/")).read_bytes()
+    return (_STATIC / name).read_bytes()
 
 
 @cache
 def static_files() -> tuple[str, ...]:
     """Return the names of all files in ``static/``, as paths below it."""
-    names: list[str] = []
-
-    def walk(folder: Any, prefix: str) -> None:
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                walk(entry, f"{prefix}{entry.name}/")
-            else:
-                names.append(prefix + entry.name)
-
-    walk(_STATIC, "")
-    return tuple(sorted(names))
+    return tuple(
+        sorted(path.relative_to(_STATIC).as_posix() for path in _STATIC.rglob("*") if path.is_file())
+    )
 
 
 def modules() -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
+from palaestrai_mosaik.arsenai.analysis.moments import Better, best_first, worst_first
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.pages import HEIGHT, Page
@@ -17,7 +18,7 @@ from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 
-from .carried import TIME, Carried, add_overview, add_overview_if_small, add_record, add_time, reserved
+from .carried import TIME, Carried, add_overview, add_record, add_time, reserved
 from .data.design_analysis import analysis_of
 from .motions import EpisodeChoice, Films, Motions, phase_number, phases_in_motion
 from .page import single_file
@@ -250,11 +251,7 @@ def design_page(
 
 
 def _views(timed: Collection[int], motions: Motions, films: Films | None = None) -> list[str]:
-    by_view = {
-        "time": timed,
-        "grid": motions.shown,
-        "frames": None if films is None else films.shown,
-    }
+    by_view = {"time": timed, "grid": motions.shown, "frames": films and films.shown}
     return ["overview", *(name for name, content in by_view.items() if content), "record"]
 
 
@@ -270,7 +267,7 @@ def _add_overviews(
     counted = PartsProgress(progress, len(uids))
     for uid in uids:
         with reserved(carried, carried.limit - _OVERVIEWS):
-            if not add_overview_if_small(carried, uid):
+            if not add_overview(carried, uid, required=False):
                 break
         add_record(carried, uid)
         _add_head(carried, uid, carried.get(f"run/{uid}"), ["overview", "record"])
@@ -286,17 +283,17 @@ def _extreme_runs(facts: dict[str, Any], states: dict[str, Any], outcomes: dict[
     instance = dict(zip(np.asarray(changed["run"]).tolist(), changed["instance"], strict=True))
     failed = [run for run, *_ in changed["errors"]]
     cells = np.asarray(facts["cells"])
-    extremes: Iterable[int] = ()
+    extremes: list[int] = []
     if outcomes["outcomes"]:
-        # the first outcome with a direction, best runs first
+        # the first outcome with a direction
         first = next(
             (outcome for outcome in outcomes["outcomes"] if outcome["better"]), outcomes["outcomes"][0]
         )
-        values = np.asarray(first["values"], dtype=float) * (-1 if first["better"] == "higher" else 1)
-        order = np.argsort(values, kind="stable")
-        ordered = cells[order[np.isfinite(values[order])]].tolist()
+        values = np.asarray(first["values"], dtype=float)
+        better: Better = first["better"] or "lower"
         half = _MOST_OVERVIEWS // 2
+        best, worst = (order(values, better)[:half] for order in (best_first, worst_first))
         # best, worst, second best, second worst, ...
-        extremes = [run for pair in zip(ordered[:half], ordered[::-1][:half], strict=True) for run in pair]
+        extremes = cells[np.column_stack([best, worst]).ravel()].tolist()
     numbers = dict.fromkeys([*extremes, *failed])
     return [str(instance[run]) for run in numbers if instance.get(run) is not None][:_MOST_OVERVIEWS]

@@ -15,7 +15,8 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
-from palaestrai_mosaik.web.resources import Source
+from palaestrai_mosaik.web import actions, data
+from palaestrai_mosaik.web.resources import Source, resource
 from palaestrai_mosaik.web.workplace import Workplace
 
 pytest.importorskip("uvicorn", reason="no server (extra 'web')")
@@ -183,4 +184,32 @@ def test_what_is_said_of_a_document_goes_with_its_text(browser: Browser, folder:
         browser.wait(f"{SAID} !== 'Checking …' && {SAID}")
         browser.js("document.querySelector('textarea').dispatchEvent(new Event('input'))")
         assert browser.js(SAID) == ""
+    browser.errors()
+
+
+def test_the_error_of_a_run_goes_when_it_is_resumed(
+    browser: Browser, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state: dict[str, object] = {"status": "failed", "error": "ValueError: first"}
+    assert data.get and actions.perform, "all resources and actions are registered"
+    functions, action = resource._functions, actions.registry.action
+    facts = functions["run", "{run}"]
+    monkeypatch.setitem(functions, ("run", "{run}"), lambda *asked: {**facts(*asked), **state})  # type: ignore[dict-item]
+    possible = {"cancel": False, "resume": True, "why": ""}
+    monkeypatch.setitem(functions, ("run", "{run}", "actions"), lambda *asked: possible)
+
+    def resumed(*asked: object) -> dict[str, object]:
+        state.update(status="running", error=None)
+        return {"done": "resumed"}
+
+    monkeypatch.setitem(action._functions, ("run", "{run}", "resume"), resumed)
+    with server(folder) as address:
+        opened(browser, address, "#/run/latest")
+        assert browser.wait(PROBLEM).startswith("ValueError: first")
+        browser.js("document.querySelector('[data-action=resume]').click()")
+        browser.wait(f"({PROBLEM}) === undefined")
+        assert browser.js("document.querySelector('h1').textContent") == "dummy running"
+        # the resumed run is followed: a new failure is shown, and its message is that of the new one
+        state.update(status="failed", error="ValueError: second")
+        browser.wait(f"({PROBLEM})?.startsWith('ValueError: second')")
     browser.errors()

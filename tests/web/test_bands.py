@@ -13,7 +13,7 @@ import pytest
 from support.browser import Browser
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.plot.series import by_member
+from palaestrai_mosaik.plot.series import by_member, mean_over_bodies
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import curves, get
 from palaestrai_mosaik.web.data.curves import BodyOutcomes
@@ -128,7 +128,7 @@ def test_an_episode_whose_bodies_are_not_read_yet_has_no_band(source: Source) ->
     outcomes = store.outcomes(uid, evaluation=None)
     rows = BodyOutcomes().look(store, uid, 1, lambda: True)
     assert rows is not None
-    early = by_member(outcomes, rows[rows["episode"] < 3])
+    early = by_member(mean_over_bodies(store, uid, outcomes), rows[rows["episode"] < 3])
     last = early[(early["phase"] == 0) & (early["episode"] == 3) & (early["kind"] == "objective")]
     assert last["body"].tolist() == [-1]
     whole = outcomes[
@@ -136,6 +136,20 @@ def test_an_episode_whose_bodies_are_not_read_yet_has_no_band(source: Source) ->
     ]
     assert last["sum"].item() == pytest.approx(whole["sum"].item() / 3)
     assert sorted(early[(early["phase"] == 0) & (early["episode"] == 2)]["body"].unique()) == [0, 1, 2]
+
+
+def test_a_comparison_has_the_sums_of_the_overview(source: Source) -> None:
+    by_body = by_hand(source, "sum")
+    compared: Any = get(source, "compare", {"runs": source.store.find_run("latest")})
+    row = next(one for one in compared["outcomes"] if (one["phase"], one["kind"]) == ("vanilla", "objective"))
+    assert row["sum"] == pytest.approx([by_body.to_numpy().mean()])
+    assert row["last_sum"] == pytest.approx([by_body.iloc[-1].mean()])
+    assert row["last_sum"][0] == pytest.approx(objective(source)["sum"][-1])
+    unread: Any = get(
+        Source(Store(source.store.directory, read_only=True)), "run/latest/curves", {"bands": "0"}
+    )
+    whole = next(one for one in unread["curves"] if one["phase"] == 0 and one["kind"] == "objective")
+    assert whole["sum"] == pytest.approx(objective(source)["sum"])
 
 
 def test_a_run_that_goes_on_is_not_read_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

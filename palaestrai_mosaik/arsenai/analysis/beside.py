@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.arsenai.design.described import values_of
 from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods import METHODS
-from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor, OutcomeSpec
+from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.core.progress import ProgressCallback
@@ -172,7 +172,10 @@ def _same_outcomes(search: DesignSpec, other: Results, importances: Importances)
             f"has the outcomes {joined(list(other_specs))}{did_you_mean(next(iter(importances)), other_specs)}"
         )
     for name in common:
-        differing = _measured_otherwise(search.outcome(name), other_specs[name])
+        # The better direction does not affect indices.
+        keys = ("of", "phase", "agent", "step", "episode", "outside", "evaluation")
+        outcome, same = search.outcome(name), other_specs[name]
+        differing = [repr(key) for key in keys if getattr(outcome, key) != getattr(same, key)]
         if differing:
             raise PalaestraiMosaikError(
                 f"the outcome {name!r} is not the same in both designs: {joined(differing)} "
@@ -181,21 +184,13 @@ def _same_outcomes(search: DesignSpec, other: Results, importances: Importances)
     return common
 
 
-def _measured_otherwise(outcome: OutcomeSpec, other: OutcomeSpec) -> list[str]:
-    """Return the keys that differ between outcomes; the better direction does not affect indices."""
-    keys = ("of", "phase", "agent", "step", "episode", "outside", "evaluation")
-    return [repr(key) for key in keys if getattr(outcome, key) != getattr(other, key)]
-
-
 def _differences(search: DesignSpec, other: DesignSpec, factors: Sequence[str]) -> Iterator[str]:
     """Yield the differences between the designs apart from the names of factors."""
     axes, other_axes = ({axis.name: axis for axis in spec.axes} for spec in (search, other))
     for name in factors:
         if _ranges(axes[name]) != _ranges(other_axes[name]):
-            texts = (", ".join(map(values_of, axis.factors)) for axis in (axes[name], other_axes[name]))
-            yield "{} differs: {} in {}, {} in {}".format(
-                name, *(part for pair in zip(texts, (search.uid, other.uid), strict=True) for part in pair)
-            )
+            ours, theirs = (", ".join(map(values_of, of[name].factors)) for of in (axes, other_axes))
+            yield f"{name} differs: {ours} in {search.uid}, {theirs} in {other.uid}"
     for spec, names in ((search, axes), (other, other_axes)):
         left = [name for name in names if name not in factors]
         if left:

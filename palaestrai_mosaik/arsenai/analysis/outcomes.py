@@ -7,7 +7,7 @@ episode, as in the store's own aggregates. An episode without any value makes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -106,8 +106,7 @@ def take(
         raise _wrong(outcome, f"unknown source {outcome.of!r}{did_you_mean(source, sources)}; {_sources()}")
     if not runs:
         return {}
-    _check_phase(store, runs, outcome)
-    _check_agent(store, runs, outcome)
+    _check_names(store, runs, outcome)
     if source == "reward":
         name = _reward_name(store, runs, outcome, name)
         outcome = replace(outcome, of=f"reward.{name}")
@@ -131,31 +130,22 @@ def _wrong(outcome: OutcomeSpec, message: str) -> StoreError:
 
 
 def _unknown(outcome: OutcomeSpec, what: str, name: str, names: Sequence[str]) -> StoreError:
+    there_are = listed(list(dict.fromkeys(names)), _MOST_NAMES) or "none"
     return _wrong(
-        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {_listed(names)}"
+        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {there_are}"
     )
 
 
-def _listed(items: Iterable[str]) -> str:
-    names = list(dict.fromkeys(items))
-    return listed(names, _MOST_NAMES) or "none"
-
-
-def _check_phase(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
-    if outcome.phase is None:
-        return
-    phases = store.phases_across(runs)
-    column = "phase" if isinstance(outcome.phase, int) else "name"
-    if outcome.phase not in set(phases[column]):
-        raise _unknown(outcome, "phase", str(outcome.phase), [str(value) for value in phases[column]])
-
-
-def _check_agent(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
-    if outcome.agent is None:
-        return
-    agents = list(store.agents_across(runs, outcome.phase)["agent"])
-    if outcome.agent not in agents:
-        raise _unknown(outcome, "agent", outcome.agent, sorted(set(agents)))
+def _check_names(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
+    """Raise :class:`StoreError` if no run has the phase or the agent of an outcome."""
+    if outcome.phase is not None:
+        phases = list(store.phases_across(runs)["phase" if isinstance(outcome.phase, int) else "name"])
+        if outcome.phase not in phases:
+            raise _unknown(outcome, "phase", str(outcome.phase), list(map(str, phases)))
+    if outcome.agent is not None:
+        agents = set(store.agents_across(runs, outcome.phase)["agent"])
+        if outcome.agent not in agents:
+            raise _unknown(outcome, "agent", outcome.agent, sorted(agents))
 
 
 def _no_episodes(outcome: OutcomeSpec) -> StoreError:
@@ -292,14 +282,13 @@ class _Steps:
 
     def _step_fold(self, blocks: Sequence[FloatArray]) -> float:
         """Fold all values of an episode; ``first`` and ``last`` are means over channels and bodies."""
-        kept = [outside(block, self._outcome.outside) for block in blocks]
-        if self._outcome.step in ("first", "last"):
+        kept, how = [outside(block, self._outcome.outside) for block in blocks], self._outcome.step
+        if how in ("first", "last"):
+            at, how = 0 if how == "first" else -1, "mean"
             kept = [block[~np.isnan(block).all(axis=1)] for block in kept]
-            at = 0 if self._outcome.step == "first" else -1
-            return fold(
-                _reported(np.concatenate([block[at] for block in kept if len(block)] or [[]])), "mean"
-            )
-        return fold(_reported(np.concatenate([block.ravel() for block in kept])), self._outcome.step)
+            kept = [block[at] for block in kept if len(block)]
+        values = np.concatenate([np.empty(0), *(block.ravel() for block in kept)])
+        return fold(values[~np.isnan(values)], how)
 
     def _read(self, folder: StreamFolder) -> Iterator[_Episodes]:
         """Yield the matching values of a folder, body by body."""
@@ -341,10 +330,6 @@ class _Steps:
     def _means(self, name: str) -> bool:
         """Whether the outcome takes ``name``: it is the outcome's name, one of its floats, or matches its pattern."""
         return is_meant(name, self._name)
-
-
-def _reported(values: FloatArray) -> FloatVector:
-    return values[~np.isnan(values)]
 
 
 def _by_episode(keys: Array, block: FloatArray) -> _Episodes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import has_finished
 from palaestrai_mosaik.store.store import StoreLocation
 
+from .moments import Moments
 from .outcomes import default_outcomes, take
 
 if TYPE_CHECKING:
@@ -185,16 +187,23 @@ class Results:
         result.insert(0, "count", (frame["status"] == "finished").groupby(frame["row"]).sum())
         return result.reset_index()
 
+    def moments(self) -> dict[str, dict[str, float]]:
+        """Return the moments of each outcome over its runs with a finite value, see :class:`.moments.Moments`."""
+        frame = self.outcomes()
+        names = [outcome.name for outcome in self.outcome_specs]
+        return {name: asdict(Moments.of(frame[name].to_numpy(float))) for name in names}
+
     def _repr_html_(self) -> str:
         """Render a summary for notebooks: the number of runs in each state, and the mean of each outcome."""
+        import pandas as pd
+
         html = f"<p><b>{escape(self.spec.uid)}</b></p>"
         try:
             runs = self.runs()
             html += runs["status"].value_counts(sort=False).to_frame("runs").to_html()
             if (runs["status"] == "finished").any():
-                names = [outcome.name for outcome in self.outcome_specs]
-                outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
-                html += "<p>Outcomes over the rows of the design</p>"
+                outcomes = pd.DataFrame(self.moments()).T[["mean", "min", "max"]]
+                html += "<p>Outcomes of the runs</p>"
                 html += outcomes.to_html(float_format="{:.5g}".format)
         except StoreError as error:
             # The design has not been run, or has recorded nothing that could be an outcome.
@@ -272,18 +281,11 @@ class Results:
         complete = {setting.number for setting in settings if setting.state == "complete"}
         rows = []
         for run in planned:
-            instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
-            state = _STATUS.get(status, "failed")
-            if instance is None and run.row in failures:
-                # Settings that could not be built were never recorded.
-                state, error = "failed", failures[run.row]
-            missing = state == "missing"
+            state, *result = _state(newest.get(run.hash), failures.get(run.row))
             # A search stops runs early on purpose, so these are not lost.
-            stopped = missing and is_search and run.row not in complete
-            if run.row in replaced or stopped:
-                continue
-            result = (None, None, None) if missing else (instance, duration, error)
-            rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
+            stopped = state == "missing" and is_search and run.row not in complete
+            if run.row not in replaced and not stopped:
+                rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
         frame = pd.DataFrame.from_records(rows, columns=_RUN_COLUMNS)
         return frame.astype({"instance": object, "duration": float, "error": object})
 
@@ -305,6 +307,20 @@ class Results:
                 counted.end(len(runs))
                 frame[outcome.name] = finished.map(cached).astype(float)
         return frame
+
+
+def _state(newest: Sequence[Any] | None, failure: str | None) -> tuple[str, Any, Any, Any]:
+    """Return the status, instance, duration and error of a run.
+
+    Args:
+        newest: instance, status, duration and error of its newest instance; ``None``: it was never recorded.
+        failure: the reason if its setting could not be built, and hence was never recorded.
+    """
+    if newest is None:
+        return ("missing", None, None, None) if failure is None else ("failed", None, None, failure)
+    instance, status, duration, error = newest
+    state = _STATUS.get(status, "failed")
+    return (state, None, None, None) if state == "missing" else (state, instance, duration, error)
 
 
 def _take_missing(

@@ -320,7 +320,7 @@ class DesignFolder:
     def missing_documents(self) -> list[str]:
         """Return the files of run documents that are missing, relative to the folder."""
         try:
-            names = set(os.listdir(self.path / RUNS))
+            names = set(files.list_names(self.path / RUNS))
         except FileNotFoundError:
             names = set()
         return [run.file for run in self.documents if Path(run.file).name not in names]
@@ -374,12 +374,16 @@ class DesignFolder:
                 continue
             if digest != written:
                 problems += _edited(file, hashes.get(name))
-        problems += [
-            Problem("no run of the design has this document", file=str(file))
-            for file in sorted((self.path / RUNS).iterdir())
-            if f"{RUNS}/{file.name}" not in hashes
+        folder = self.path / RUNS
+        try:
+            names = sorted(files.list_names(folder))
+        except OSError as error:
+            return [*problems, Problem(f"cannot be listed: {error.strerror}", file=str(folder))]
+        return problems + [
+            Problem("no run of the design has this document", file=str(folder / name))
+            for name in names
+            if f"{RUNS}/{name}" not in hashes
         ]
-        return problems
 
 
 def _edited(file: Path, hash_: str | None) -> list[Problem]:

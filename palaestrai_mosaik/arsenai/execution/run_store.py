@@ -181,7 +181,7 @@ def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> d
     """
     root = folder.path.absolute()
     try:
-        names = sorted(os.listdir(root / STORES))
+        names = sorted(files.list_names(root / STORES))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     stems = {Path(run.file).stem for run in folder.documents if run.uid in records}

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, PlannedRun
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database, MissingStoreError
@@ -328,7 +329,7 @@ class _FolderEvidence:
         self._instances = (
             {} if store is None else instances_of(store, list(self.hashes.values()), folder.contents)
         )
-        self._markers = _markers(folder)
+        self._markers = _job_files(folder, ".running")
         self._finished = {
             run.uid
             for run in planned
@@ -352,7 +353,8 @@ class _FolderEvidence:
         }
         if not uid_by_instance:
             return {}
-        records = map(JobRecord.read, (self._folder.path / JOBS).glob("*.json"))
+        folder = self._folder.path / JOBS
+        records = (JobRecord.read(folder / name) for name in _job_files(self._folder, ".json"))
         return {
             uid_by_instance[record.instance]: record
             for record in records
@@ -408,10 +410,10 @@ def _statuses_in_own_stores(folder: DesignFolder, records: Mapping[str, JobRecor
     return statuses
 
 
-def _markers(folder: DesignFolder) -> set[str]:
-    """Return the names of the files of all markers in ``jobs/``."""
+def _job_files(folder: DesignFolder, suffix: str) -> set[str]:
+    """Return the names of the files in ``jobs/`` that end with ``suffix``."""
     try:
-        return {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
+        return {name for name in files.list_names(folder.path / JOBS) if name.endswith(suffix)}
     except FileNotFoundError:
         return set()
 

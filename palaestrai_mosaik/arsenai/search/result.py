@@ -15,6 +15,7 @@ import numpy as np
 
 from palaestrai_mosaik.arsenai.analysis.beside import Importance, Importances, explained_by_chance
 from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
+from palaestrai_mosaik.arsenai.analysis.moments import Moments
 from palaestrai_mosaik.arsenai.analysis.sensitivity import is_constant
 from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.arsenai.design.methods.significance import maxt_adjusted
@@ -62,13 +63,8 @@ class Confirmed:
     @classmethod
     def of(cls, values: FloatArray) -> Confirmed:
         """Summarise the outcomes of all planned runs; lost runs are not finite."""
-        finite = values[np.isfinite(values)]
-        if not len(finite):
-            return cls(0, len(values), *[math.nan] * 4)
-        std = float(finite.std(ddof=1)) if len(finite) > 1 else math.nan
-        return cls(
-            len(finite), len(values), float(finite.mean()), std, float(finite.min()), float(finite.max())
-        )
+        fresh = Moments.of(values)
+        return cls(fresh.count, len(values), fresh.mean, fresh.std, fresh.min, fresh.max)
 
     @property
     def lost(self) -> int:

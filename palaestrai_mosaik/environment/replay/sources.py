@@ -86,9 +86,26 @@ def _npz_arrays(path: str | Path) -> dict[str, Array]:
                 f"source: {path} holds one array; expected is a file of several, written by numpy.savez"
             )
         with loaded as file:
+            members = file.zip.infolist() if file.zip is not None else []
+            _refuse_small(path, [path], sum(int(member.file_size) for member in members))
             return {name: file[name] for name in file.files}
+    except MemoryError:
+        raise ContractError(
+            f"source: {path} is not read: an array of it does not fit into the memory"
+        ) from None
     except (OSError, ValueError, SyntaxError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
         raise ContractError(f"source: cannot read {path}: {files.reading_fault(error)}") from None
+
+
+#: numbers of recordings may take this many bytes, or this many times the size of their files, whichever is more
+_MOST_BYTES, _MOST_GROWTH = 2**30, 200
+
+
+def _refuse_small(path: str | Path, paths: Sequence[str | Path], size: int) -> None:
+    """Raise :class:`ContractError` if small files would take ``size`` bytes of memory."""
+    on_disk = sum(Path(file).stat().st_size for file in paths)
+    if size > max(_MOST_BYTES, _MOST_GROWTH * on_disk):
+        raise ContractError(f"source: {path} is not read: its {on_disk:,} bytes would become {size:,}")
 
 
 def _check_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
@@ -378,6 +395,10 @@ def _parquet_table(path: str | Path) -> tuple[pa.Table, Array | None]:
         import pyarrow.dataset as ds
 
         data = ds.dataset(paths, format="parquet")
+        metadata = [part.metadata for part in data.get_fragments()]
+        groups = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
+        columns = (group.column(i) for group in groups for i in range(group.num_columns))
+        _refuse_small(path, paths, 8 * sum(column.num_values for column in columns))
         table = data.to_table()
         parts = [(str(Path(part.path).parent), part.count_rows()) for part in data.get_fragments()]
     except (OSError, arrow.ArrowException) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections import Counter
 from typing import Any
 
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
@@ -61,12 +60,9 @@ def cancel(source: Source, body: Body) -> dict[str, Any]:
         started.process.send_signal(signal.SIGTERM)
         messages.append(f"process {started.process.pid} was asked to end")
     if _has_tasks(folder):
-        cancelled = cancel_folder(folder.path)
-        ended = Counter(running=cancelled.running, queued=cancelled.queued)
-        if cancelled.jobs:
-            messages.append(
-                f"cancelled {count(ended['running'], 'running task')}, {ended['queued']:,} queued"
-            )
+        ended = cancel_folder(folder.path)
+        if ended.jobs:
+            messages.append(f"cancelled {count(ended.running, 'running task')}, {ended.queued:,} queued")
     if not messages:
         name = shlex.quote(str(folder.path))
         raise Refused(

@@ -23,38 +23,26 @@ class Refused(PalaestraiMosaikError):
 
 
 class Body(dict[str, Any]):
-    """The body of an action's request."""
+    """The body of an action's request. Its methods raise :class:`ResourceError` for a value of another kind."""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a value as a text.
-
-        Raises:
-            ResourceError: the value is not a text, or is missing and has no default.
-        """
+        """Return a value as a text; a missing value without a default is an error."""
         value = self.get(name, default)
         if not isinstance(value, str):
             raise ResourceError(f"{name}: expected a text, found {value!r}")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return a value as a list of texts; an empty list if it is missing.
-
-        Raises:
-            ResourceError: the value is not a list of texts.
-        """
+        """Return a value as a list of texts; an empty list if it is missing."""
         value = self.get(name, [])
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise ResourceError(f"{name}: expected a list of texts, found {value!r}")
         return value
 
     def integer(self, name: str) -> int | None:
-        """Return a value as an integer; ``None`` if it is missing.
-
-        Raises:
-            ResourceError: the value is not an integer.
-        """
+        """Return a value as an integer; ``None`` if it is missing."""
         value = self.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if value is not None and type(value) is not int:
             raise ResourceError(f"{name}: expected a whole number, found {value!r}")
         return value
 

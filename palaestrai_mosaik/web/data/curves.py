@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ import numpy as np
 
 from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
+from palaestrai_mosaik.plot.learning import leaves
 from palaestrai_mosaik.plot.series import (
     MEMBERS,
     EpisodeCurve,
@@ -20,6 +21,7 @@ from palaestrai_mosaik.plot.series import (
     body_outcomes,
     by_member,
     episode_curves,
+    mean_over_bodies,
 )
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.parts import parts_so_far
@@ -145,7 +147,8 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     answer["unread"] = unread and bool(agents_by_body(store, uid, None, BodyChoice()))
     if query.get("known") != version:
         every = store.evaluate_every(uid)
-        recorded = list(episode_curves(by_member(store.outcomes(uid, evaluation=None), bodies.rows)))
+        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
+        recorded = list(episode_curves(by_member(outcomes, bodies.rows)))
         if with_statistics:
             recorded += episode_curves(_statistics(store, uid))
         answer["curves"] = [_curve(curve, every) for curve in recorded]
@@ -176,7 +179,9 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
-    different = _differences([dict(_leaves(store.document(uid))) for uid in uids])
+    different = _differences(
+        [{".".join(path): value for path, value in leaves(store.document(uid))} for uid in uids]
+    )
     names = ("document", "status", "seed", "duration", "episodes", "steps")
     facts = [
         {"run": uid, "grid": has_topology(store, uid), **{name: row[name] for name in names}}
@@ -201,7 +206,7 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for index, uid in enumerate(uids):
         names = store.phases(uid).set_index("phase")["name"]
-        outcomes = store.outcomes(uid, evaluation=None)
+        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
         outcomes = outcomes.assign(phase=outcomes["phase"].map(names))
         key: Any
         for key, group in outcomes.groupby(_KEYS, sort=False):
@@ -256,15 +261,3 @@ def _curve(curve: EpisodeCurve, every: Mapping[int, int]) -> dict[str, Any]:
         "over": " and ".join(MEMBERS[name] for name in curve.over) or None,
         **{name: column.to_numpy(float)[indices] for name, column in values.items()},
     }
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of each leaf of a document; a list without mappings and lists is a leaf."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _leaves(item, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}.{index}")
-    else:
-        yield path, value

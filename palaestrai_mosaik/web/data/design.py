@@ -24,7 +24,7 @@ from palaestrai_mosaik.arsenai.execution.status import STATUSES_TO_EXECUTE, run_
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.core.printing import shorten
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.types.arrays import Array, FloatArray, IntArray
+from palaestrai_mosaik.types.arrays import Array, IntArray
 
 from ..resources import Query, ResourceError, Source, resource
 
@@ -171,49 +171,51 @@ class DesignWatch:
         # between two queries, the scheduler's last answer is used
         assert self._states is not None
         before = {state.planned.uid: state for state in self._states.states.runs}
-        runs = tuple(_as_told(state, before.get(state.planned.uid, state)) for state in states.runs)
+        runs = tuple(
+            # unless it does not depend on the scheduler, the state is the one before
+            state
+            if state.assignment is None or state.status in _SURE
+            else before.get(state.planned.uid, state)
+            for state in states.runs
+        )
         return replace(states, runs=runs, problems=self._states.states.problems)
 
     def _compared(self, states: States) -> DesignStates:
         """Return the new states, with the changes since the previous ones."""
-        instances = tuple(map(_instance, states.runs))
-        errors = tuple(self._errors(states))
-        before = self._states
+        instances, errors = tuple(map(_instance, states.runs)), tuple(self._errors(states))
+        before, left = self._states, time_left(self.folder, states)
         if before is None:
-            left = time_left(self.folder, states)
             version = self._before + 1
             changed = np.full(len(instances), version, dtype=np.int64)
             return DesignStates(version, states, instances, errors, changed, version, left)
         old = list(zip(before.statuses(), before.instances, before.errors, strict=True))
         new = list(zip((state.status for state in states.runs), instances, errors, strict=True))
         added = len(new) - len(old)
-        differs = np.array([item != other_item for item, other_item in zip_longest(old, new)], dtype=bool)
+        differs = np.array([item != other for item, other in zip_longest(old, new)], dtype=bool)
         if not differs.any():
-            return replace(before, states=states, left=time_left(self.folder, states))
+            return replace(before, states=states, left=left)
         version = before.version + 1
         changed = np.where(differs, version, np.append(before.changed, np.zeros(added, dtype=np.int64)))
         results = [_result(item) for item in new] != [_result(item) for item in old] + [None] * added
-        left = time_left(self.folder, states)
         finished = version if results else before.finished
         return DesignStates(version, states, instances, errors, changed, finished, left)
 
     def _errors(self, states: States) -> Iterator[str | None]:
-        recorded: Mapping[str, str] = {}
-        failed = STATUSES_TO_EXECUTE["failed"]
+        """Yield the error of each run in one line, from the store if its files in ``jobs/`` were deleted."""
         unknown = [
             state.planned.hash
             for state in states.runs
             if state.status is RunStatus.FAILED and state.error is None and state.instances
         ]
-        if unknown:  # the run's files in jobs/ were deleted
+        recorded: Mapping[str, str | None] = {}
+        if unknown:
             frame = self.store.newest_runs(unknown, self.folder.contents)
-            recorded = {
-                hash_: error for hash_, error in zip(frame["hash"], frame["error"], strict=True) if error
-            }
+            recorded = dict(zip(frame["hash"], frame["error"], strict=True))
         for state in states.runs:
-            error = state.error or recorded.get(state.planned.hash)
-            if error is None and state.status in failed:
-                error = str(state.status)
+            is_failed = state.status in STATUSES_TO_EXECUTE["failed"]
+            error = (
+                state.error or recorded.get(state.planned.hash) or (str(state.status) if is_failed else None)
+            )
             yield None if error is None else shorten(error.strip().split("\n")[0], _LONGEST_ERROR)
 
 
@@ -231,16 +233,10 @@ def _modified(path: Path) -> int | None:
     return None
 
 
-def _as_told(state: RunState, before: RunState) -> RunState:
-    """Return the state of a run, or its state before if the new one depends on a scheduler that was not queried."""
-    return state if state.assignment is None or state.status in _SURE else before
-
-
 def _instance(state: RunState) -> str | None:
     """Return the instance that shows a run: the newest finished one, or the newest of all if none has finished."""
-    finished = [instance.uid for instance in state.instances if instance.status == "finished"]
-    uids = finished or [instance.uid for instance in state.instances]
-    return uids[-1] if uids else None
+    finished = [instance for instance in state.instances if instance.status == "finished"]
+    return next((instance.uid for instance in reversed(finished or state.instances)), None)
 
 
 def _result(state: tuple[Any, ...]) -> str | None:
@@ -301,7 +297,7 @@ def design(source: Source, query: Query) -> dict[str, Any]:
         "sampler": {
             "name": spec.sampler.name if spec.search is None else spec.search.sampler,
             "n": spec.sampler.n,
-            "options": _options(spec.sampler.options),
+            "options": [f"{k}: {value}" for k, value in spec.sampler.options.items() if value is not None],
         },
         "search": spec.search is not None,
         "rows": counts["rows"],
@@ -349,10 +345,6 @@ def _rows(folder: DesignFolder, first: int) -> dict[str, Any]:
         },
         "values": [_column(factor, values) for axis in spec.axes for factor in axis.factors],
     }
-
-
-def _options(options: Mapping[str, Any]) -> list[str]:
-    return [f"{name}: {value}" for name, value in options.items() if value is not None]
 
 
 def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
@@ -431,42 +423,19 @@ def outcomes(source: Source, query: Query) -> dict[str, Any]:
     ``values`` are those of the cells of the design (:func:`design`), NaN if missing. With ``since`` (an earlier
     ``finished``), only this number is returned if it has not changed.
     """
-    design_watch = watch(source)
-    finished, results = design_watch.results()
+    finished, results = watch(source).results()
     if query.integer("since") == finished:
         return {"finished": finished, "unchanged": True}
+    problem, frame = None, None
     try:
         specs, frame = results.outcome_specs, results.outcomes()
     except StoreError as error:
-        return {"finished": finished, "outcomes": _unread(results.folder), "problem": str(error)}
-    # for a search, the frame only has settings that were executed in full
-    repetitions = results.spec.repetitions
-    cells = frame["row"].to_numpy(int) * repetitions + frame["repetition"].to_numpy(int)
-    return {
-        "finished": finished,
-        "outcomes": [
-            {
-                "name": spec.name,
-                "better": spec.better,
-                "of": spec.of,
-                "values": _in_cells(frame[spec.name].to_numpy(float), cells, len(results.folder.runs)),
-            }
-            for spec in specs
-        ],
-        "problem": None,
-    }
-
-
-def _in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    result = np.full(count, np.nan)
-    result[cells] = values
-    return result
-
-
-def _unread(folder: DesignFolder) -> list[dict[str, Any]]:
-    """Return the outcomes of a design without results."""
-    nothing = np.full(len(folder.runs), np.nan)
-    return [
-        {"name": spec.name, "better": spec.better, "of": spec.of, "values": nothing}
-        for spec in folder.spec.outcomes
-    ]
+        specs, problem = results.spec.outcomes, str(error)
+    answer = []
+    for spec in specs:
+        values = np.full(len(results.folder.runs), np.nan)
+        if frame is not None:
+            # for a search, the frame only has settings that were executed in full
+            values[frame["row"] * results.spec.repetitions + frame["repetition"]] = frame[spec.name]
+        answer.append({"name": spec.name, "better": spec.better, "of": spec.of, "values": values})
+    return {"finished": finished, "outcomes": answer, "problem": problem}

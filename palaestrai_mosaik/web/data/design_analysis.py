@@ -131,13 +131,8 @@ def _discovery(discovery: Discovery) -> dict[str, Any]:
     boxes = []
     for box in discovery.boxes:
         plane = plane_of(discovery, box)
-        description = {
-            "name": f"{box.method} {box.number}",
-            "rule": box.rule,
-            **box.figures,
-            "limits": box.limits,
-        }
-        boxes.append(description | {"plane": None if plane is None else asdict(plane)})
+        description = {"name": f"{box.method} {box.number}", "rule": box.rule, "limits": box.limits}
+        boxes.append({**description, **box.figures, "plane": None if plane is None else asdict(plane)})
     return {
         **{"condition": discovery.condition, "title": discovery.title, "boxes": boxes, "groups": GROUPS},
         **{"refused": discovery.refused or None, "nothing_found": discovery.nothing_found},
@@ -147,12 +142,7 @@ def _discovery(discovery: Discovery) -> dict[str, Any]:
 
 def _robustness(result: Robustness) -> dict[str, Any]:
     return {
-        **{
-            "title": result.title,
-            "what": result.what,
-            "better": result.better,
-            "confidence": result.confidence,
-        },
+        **{name: getattr(result, name) for name in ("title", "what", "better", "confidence")},
         **{"drawn": result.drawn, "metrics": [list(named) for named in DRAWN[result.drawn].items()]},
         **{"levels": metric_table(result), "warnings": list(result.warnings)},
     }

@@ -72,6 +72,7 @@ def _search(seen: DesignWatch, records: Sequence[SettingRecord]) -> dict[str, An
     assert spec.search is not None
     outcomes, points = sought(spec), history(spec, records)
     counts = Counter(record.state for record in records)
+    # retried settings do not count towards the budget
     counted = [record for record in records if record.state != "retried"]
     return {
         "sampler": spec.search.sampler,
@@ -80,9 +81,7 @@ def _search(seen: DesignWatch, records: Sequence[SettingRecord]) -> dict[str, An
         "objectives": [{"name": outcome.name, "better": outcome.better} for outcome in outcomes],
         "states": _STATES,
         "counts": {state: counts[state] for state in _STATES},
-        # runs and steps that count towards the budget
-        "runs": sum(record.runs for record in counted),
-        "steps": sum(record.steps for record in counted),
+        **{name: sum(getattr(record, name) for record in counted) for name in ("runs", "steps")},
         "settings": _columns(records, len(outcomes)),
         "best": _best(seen, records),
         "history": {
@@ -94,24 +93,19 @@ def _search(seen: DesignWatch, records: Sequence[SettingRecord]) -> dict[str, An
 
 def _columns(records: Sequence[SettingRecord], objectives: int) -> dict[str, Any]:
     """Return a column for each property of the settings; -1 and NaN stand for missing values."""
-    frame = {name: [getattr(record, name) for record in records] for name in _WHOLE}
+    numbers = {name: [getattr(record, name) for record in records] for name in _WHOLE}
     return {
         **{
             name: np.array([-1 if value is None else value for value in column], dtype=np.int64)
-            for name, column in frame.items()
+            for name, column in numbers.items()
         },
         "state": np.array([_STATES.index(record.state) for record in records], dtype=np.uint8),
-        "values": [_values(records, index) for index in range(objectives)],
+        "values": [
+            np.array([dict(enumerate(record.values)).get(index, np.nan) for record in records], dtype=float)
+            for index in range(objectives)
+        ],
         "why": [[i, record.why[:_LONGEST]] for i, record in enumerate(records) if record.why],
     }
-
-
-def _values(records: Sequence[SettingRecord], index: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the values of an objective."""
-    return np.array(
-        [record.values[index] if index < len(record.values) else np.nan for record in records],
-        dtype=np.float64,
-    )
 
 
 def _best(seen: DesignWatch, records: Sequence[SettingRecord]) -> list[dict[str, Any]]:
@@ -130,7 +124,7 @@ def _best(seen: DesignWatch, records: Sequence[SettingRecord]) -> list[dict[str,
 
 
 _SEARCHES: WeakKeyDictionary[DesignWatch, SearchWatch] = WeakKeyDictionary()
-_LOCK = threading.Lock()
+_SEARCHES_LOCK = threading.Lock()
 
 
 @resource("design/search")
@@ -146,7 +140,7 @@ def search(source: Source, query: Query) -> dict[str, Any]:
     design_watch = watch(source)
     if design_watch.folder.spec.search is None:
         raise ResourceError("this design has no search")
-    with _LOCK:
+    with _SEARCHES_LOCK:
         search_watch = _SEARCHES.setdefault(design_watch, SearchWatch())
     settings = search_watch.get(design_watch)
     if query.get("since") == settings["version"]:

@@ -70,23 +70,11 @@ def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
     ``bytes``, evaluations of a phase last; ``phases`` has ``phase`` and ``name``. ``running``: more may come.
     """
     store, uid = source.store, source.store.find_run(run)
-    phases = store.phases(uid)
-    recorded = store.recorded_frames(uid)
+    columns = ["environment", "phase", "worker", "episode", "evaluation", "frames", "bytes"]
     return {
         "running": is_running(store, uid),
-        "phases": [
-            {"phase": int(number), "name": str(name)}
-            for number, name in zip(phases["phase"], phases["name"], strict=True)
-        ],
-        "episodes": [
-            {
-                "environment": str(row.environment),
-                **{name: int(getattr(row, name)) for name in ("phase", "worker", "episode")},
-                "evaluation": bool(row.evaluation),
-                **{name: int(getattr(row, name)) for name in ("frames", "bytes")},
-            }
-            for row in recorded.itertuples(index=False)
-        ],
+        "phases": store.phases(uid)[["phase", "name"]].to_dict("records"),
+        "episodes": store.recorded_frames(uid)[columns].astype({"evaluation": bool}).to_dict("records"),
     }
 
 

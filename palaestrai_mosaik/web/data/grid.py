@@ -237,12 +237,8 @@ def _actuators(drawn: Topology) -> set[str]:
 def _recorded(channels: pd.DataFrame, environment: str) -> set[str]:
     """Return the column names of an environment's readings."""
     sensors = channels[(channels["environment"] == environment) & (channels["kind"] == "sensor")]
-    return set(_columns(sensors))
-
-
-def _columns(channels: pd.DataFrame) -> Iterator[str]:
-    for name, size in zip(map(str, channels["uid"]), map(int, channels["size"]), strict=True):
-        yield from [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
+    sizes = zip(map(str, sensors["uid"]), map(int, sensors["size"]), strict=True)
+    return {f"{name}[{i}]" if size > 1 else name for name, size in sizes for i in range(size)}
 
 
 def _incarnations(store: Store, uid: str, phase: int, environment: str) -> int:
@@ -318,22 +314,19 @@ def _held(when: npt.NDArray[Any], values: FloatVector, time: IntVector) -> Float
 
 def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[str, Any] | None:
     """Return the state with the voltage farthest outside the band; if all are inside, the one farthest from 1."""
-    column_of = {name: i for i, name in enumerate(uids)}
-    voltages = [(i, column_of[node.sensor]) for i, node in enumerate(drawn.nodes) if node.sensor in column_of]
-    voltages = [(i, column) for i, column in voltages if unit_of(uids[column]) == "p.u."]
-    if not voltages or not len(readings):
-        return None
+    column_of = {name: i for i, name in enumerate(uids) if unit_of(name) == "p.u."}
+    voltages = [(node.id, column_of[node.sensor]) for node in drawn.nodes if node.sensor in column_of]
     values = readings[:, [column for _, column in voltages]]
     values = np.where(np.abs(values) > _DEAD, values, np.nan)
+    if np.isnan(values).all():
+        return None
     low, high = VOLTAGE_BAND
     outside = np.maximum(low - values, values - high)
-    score = outside if np.nanmax(outside, initial=-np.inf) > 0 else np.abs(values - 1)
-    if np.isnan(score).all():
-        return None
+    score = outside if np.nanmax(outside) > 0 else np.abs(values - 1)
     index, column = np.unravel_index(int(np.nanargmax(score)), score.shape)
     value = float(values[index, column])
-    node = drawn.nodes[voltages[int(column)][0]].id
-    return {"index": int(index), "node": node, "value": value, "outside": bool(value < low or value > high)}
+    outside_band = bool(value < low or value > high)
+    return {"index": int(index), "node": voltages[int(column)][0], "value": value, "outside": outside_band}
 
 
 def _thinned(states: int, columns: int, worst: dict[str, Any] | None, most: int) -> npt.NDArray[np.int64]:

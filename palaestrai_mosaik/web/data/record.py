@@ -164,10 +164,10 @@ def _files(said: str) -> list[str]:
 def _is_in(name: str, files: Iterable[str]) -> bool:
     """Whether one of the files is the module of ``module:Class``."""
     module, colon, _ = name.partition(":")
-    if not colon or not module:
-        return False
     path = "/" + module.replace(".", "/")
-    return any(file.endswith((f"{path}.py", f"{path}/__init__.py")) for file in files)
+    return bool(colon and module) and any(
+        file.endswith((f"{path}.py", f"{path}/__init__.py")) for file in files
+    )
 
 
 def _unquoted(text: str) -> str:
@@ -234,41 +234,35 @@ def _box_rows(
     models: dict[str, list[Mapping[str, Any]]] = {}
     for entity in simulator["entities"]:
         models.setdefault(entity["model"], []).append(entity)
+    uid = simulator["simulator"]
     rows: list[str] = []
     for model, entities in models.items():
         names = [entity["entity"] for entity in entities]
-        group = _group([name for name in names if (simulator["simulator"], name) not in connected], names)
+        idle = [name for name in names if (uid, name) not in connected]
+        group = [] if len(names) <= _SINGLE else idle if len(names) - len(idle) < _SINGLE else names
         grouped = set(group)
-        for entity in entities:
-            name = entity["entity"]
+        for entity, name in zip(entities, names, strict=True):
             if name not in grouped:
-                row_of[simulator["simulator"], name] = number, len(rows)
+                row_of[uid, name] = number, len(rows)
                 # the name of a summarized entity already has its count
                 rows.append(name if entity.get("count", 1) > 1 else f"{name} [{model}]")
         if group:
-            row_of |= {(simulator["simulator"], name): (number, len(rows)) for name in group}
+            row_of |= {(uid, name): (number, len(rows)) for name in group}
             what = f"{len(group):,} other {model}" if len(group) < len(names) else f"{model} x {len(group):,}"
             rows.append(f"{what} ({group[0]}, ..., {group[-1]})")
     return rows
-
-
-def _group(idle: list[str], names: list[str]) -> list[str]:
-    """Return the entities of one model that share a row: all if there are many, except a few connected ones."""
-    if len(names) <= _SINGLE:
-        return []
-    return idle if len(names) - len(idle) < _SINGLE else names
-
-
-def _ends(connections: list[Mapping[str, Any]], end: str, size: int) -> str:
-    """Return the number of entities in a row that the connections start or end at, as text; ``""`` if all."""
-    reached = len({connection[end]["entity"] for connection in connections})
-    return "" if reached >= size else f" {'from' if end == 'source' else 'to'} {reached:,} of {size:,}"
 
 
 def _label(connections: list[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(str(connection["data"]) for connection in connections))
     text = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} attributes"
     return f"{text} ({count(len(connections), 'connection')})" if len(connections) > len(names) else text
+
+
+def _ends(connections: list[Mapping[str, Any]], end: str, size: int) -> str:
+    """Return the number of entities in a row that the connections start or end at, as text; ``""`` if all."""
+    reached = len({connection[end]["entity"] for connection in connections})
+    return "" if reached >= size else f" {'from' if end == 'source' else 'to'} {reached:,} of {size:,}"
 
 
 def _ranks(boxes: int, edges: list[tuple[int, int]]) -> list[int]:
@@ -278,12 +272,11 @@ def _ranks(boxes: int, edges: list[tuple[int, int]]) -> list[int]:
     """
     ranks = [0] * boxes
     for _ in range(boxes):
-        changed = False
+        before = list(ranks)
         for source, target in edges:
             if ranks[target] <= ranks[source] < boxes - 1:
                 ranks[target] = ranks[source] + 1
-                changed = True
-        if not changed:
+        if ranks == before:
             break
     return ranks
 
@@ -298,30 +291,20 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
     phases, streams = store.phases(uid), store.streams(uid)
     # a failure without a phase belongs to the newest one, because no phase starts after a failure
     newest = int(phases["phase"].max()) if len(phases) else None
-    failures = [
-        {
-            **{name: row[name] for name in ("phase", "kind", "message", "traceback", "time")},
-            "marks": [
-                asdict(mark)
-                for mark in marks(
-                    text,
-                    f"{row['traceback'] or ''}\n{row['message']}",
-                    newest if row["phase"] is None else row["phase"],
-                )
-            ],
-        }
-        for row in _rows(store.errors(uid))
-    ]
+    failures = []
+    for row in _rows(store.errors(uid)):
+        said = f"{row['traceback'] or ''}\n{row['message']}"
+        concerned = marks(text, said, newest if row["phase"] is None else row["phase"])
+        facts_of_failure = {name: row[name] for name in ("phase", "kind", "message", "traceback", "time")}
+        failures.append({**facts_of_failure, "marks": list(map(asdict, concerned))})
+    names = ("run", "document", "experiment", "seed", "version", "host", "pid", "hash")
     columns = ["phase", "kind", "name", "group", "evaluation", "rows", "digest"]
     result: dict[str, Any] = visible(
         {
             "document": text.removesuffix("\n").split("\n"),
             "failures": failures,
             "warnings": _rows(store.warnings(uid)),
-            "facts": {
-                name: facts[name]
-                for name in ("run", "document", "experiment", "seed", "version", "host", "pid", "hash")
-            },
+            "facts": {name: facts[name] for name in names},
             "packages": facts["packages"] or {},
             "again": again(store, uid),
             # wall-clock streams differ each time, so they have no digests; frames have none either
@@ -370,9 +353,12 @@ def visible(value: Any) -> Any:
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame, with ``None`` for missing values."""
     rows: Iterable[Mapping[Any, Any]] = frame.to_dict("records")
-    return [{str(name): None if _is_missing(value) else value for name, value in row.items()} for row in rows]
-
-
-def _is_missing(value: Any) -> bool:
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+    return [
+        {
+            str(name): None if pd.api.types.is_scalar(value) and pd.isna(value) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]

@@ -60,6 +60,15 @@ class _Chosen:
     clock: Clock | None
     bounds: dict[str, Pair]
 
+    def matches(
+        self, pattern: str, start: int | None, stop: int | None
+    ) -> tuple[Sequence[tuple[Curve, str]], str]:
+        """Return the columns that match a pattern, and the reason if there are none."""
+        try:
+            return matching_curves(self.sources, self.moment, pattern, None, start, stop), ""
+        except StoreError as error:
+            return (), str(error)
+
 
 #: index of the episode, curve, and name of the column
 _Match = tuple[int, Curve, str]
@@ -106,23 +115,20 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     """
     store = source.store
     uid = store.find_run(run)
-    start, stop = query.integer("start"), query.integer("stop")
+    window = query.integer("start"), query.integer("stop")
     recorded = store.recorded_episodes(uid)
-    newest = int(recorded["phase"].max()) if len(recorded) else None
     chosen = _chosen(store, uid, query, recorded)
-    # use the columns of all phases, so that a link shows the same panels for all of them
-    names = dict.fromkeys(name for item in chosen for entry in item.sources for name in entry.columns)
-    patterns = [text for text in query.get("patterns", "").split("\n") if text]
-    patterns = patterns or default_patterns(suggestions(list(names)))
-    clock, same_start = _common_clock([item.clock for item in chosen])
+    patterns = _patterns_of(query, chosen)
     complete: dict[int, int] = {}
     panels: list[dict[str, Any]] = []
     problems: list[dict[str, Any]] = []
     for index, pattern in enumerate(patterns):
-        matches, messages = _matches(chosen, pattern, start, stop)
+        answers = [item.matches(pattern, *window) for item in chosen]
+        matches = [(i, curve, name) for i, (curves, _) in enumerate(answers) for curve, name in curves]
         complete |= _last_ticks(matches, complete)
-        problems += [{"pattern": index, "message": text} for text in messages if not matches]
         panels += [{"pattern": index, **panel} for panel in _panels(matches, chosen)]
+        if not matches:
+            problems += [{"pattern": index, "message": message} for _, message in answers if message]
     return {
         "patterns": patterns,
         "phases": [
@@ -134,13 +140,20 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
             for i, item in enumerate(chosen)
         ],
         # a running run may have started a later phase
-        "newest": newest,
-        "seconds_per_tick": None if clock is None else clock.seconds_per_tick,
-        "start": None if clock is None or not same_start else str(clock.start),
+        "newest": int(recorded["phase"].max()) if len(recorded) else None,
+        **_common_clock([item.clock for item in chosen]),
         "span": _span(line["x"] for panel in panels for line in panel["lines"]),
         "panels": panels,
         "problems": problems,
     }
+
+
+def _patterns_of(query: Query, chosen: Sequence[_Chosen]) -> list[str]:
+    """Return the patterns of a query, or those of the initial view."""
+    # use the columns of all phases, so that a link shows the same panels for all of them
+    names = dict.fromkeys(name for item in chosen for entry in item.sources for name in entry.columns)
+    patterns = [text for text in query.get("patterns", "").split("\n") if text]
+    return patterns or default_patterns(suggestions(list(names)))
 
 
 def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> list[_Chosen]:
@@ -191,22 +204,6 @@ def _moment(rows: pd.DataFrame, phase: int, name: str, query: Query) -> tuple[Mo
     return Moment(phase, name, worker, number, evaluation), last
 
 
-def _matches(
-    chosen: Sequence[_Chosen], pattern: str, start: int | None, stop: int | None
-) -> tuple[list[_Match], list[str]]:
-    """Return the columns that match a pattern, and a message for each phase without any."""
-    matches: list[_Match] = []
-    messages = []
-    for i, item in enumerate(chosen):
-        try:
-            curves = matching_curves(item.sources, item.moment, pattern, None, start, stop)
-        except StoreError as error:
-            messages.append(str(error))
-        else:
-            matches += [(i, curve, name) for curve, name in curves]
-    return matches, messages
-
-
 def _last_ticks(matches: Sequence[_Match], before: Mapping[int, int]) -> dict[int, int]:
     """Return the last tick at which all columns of each phase have values, for these columns and those ``before``."""
     ticks: dict[int, list[int]] = {}
@@ -221,51 +218,55 @@ def _span(lines: Iterable[np.ndarray[Any, Any]]) -> list[int] | None:
     return [min(ticks), max(ticks)] if ticks else None
 
 
-def _common_clock(clocks: Sequence[Clock | None]) -> tuple[Clock | None, bool]:
-    """Return a clock with the same seconds per tick as all, if any, and whether all start at its date."""
-    first = clocks[0] if clocks else None
-    if first is None or any(
-        clock is None or clock.seconds_per_tick != first.seconds_per_tick for clock in clocks
-    ):
-        return None, False
-    return first, all(clock == first for clock in clocks)
+def _common_clock(clocks: Sequence[Clock | None]) -> dict[str, Any]:
+    """Return the seconds per tick and the date of tick 0, each ``None`` unless all clocks agree on it."""
+    pairs = {
+        (None, None) if clock is None else (clock.seconds_per_tick, str(clock.start)) for clock in clocks
+    }
+    seconds = {tick for tick, _ in pairs}
+    return {
+        "seconds_per_tick": seconds.pop() if len(seconds) == 1 else None,
+        "start": pairs.pop()[1] if len(pairs) == 1 else None,
+    }
 
 
 def _panels(matches: Sequence[_Match], chosen: Sequence[_Chosen]) -> Iterator[dict[str, Any]]:
     """Yield a panel for each unit among the columns of one pattern, over all phases."""
     phase_of = {id(curve): i for i, curve, _ in matches}
     for named in by_unit([(curve, name) for _, curve, name in matches]):
-        columns = dict.fromkeys((curve.label, name) for curve, name in named)
+        columns = list(dict.fromkeys((curve.label, name) for curve, name in named))
         finite = [(phase_of[id(curve)], curve, name) for curve, name in named if np.isfinite(curve.y).any()]
         # count columns without values, too, so that every window of the episode gives the same kind
         many = len(columns) > MOST_LINES
-        phases = {phase_of[id(curve)] for curve, _ in named}
-        without = [item.moment.phase_name for i, item in enumerate(chosen) if i not in phases]
         limits = limits_of([name for *_, name in finite], chosen[0].bounds, True, several=False)
         yield {
             "y_label": y_label_of(name for _, name in named),
             "unit": unit_of(named[0][1]),
             "kind": "percentiles" if many else "lines",
             "columns": len(columns),
-            "note": _note(finite, many, len(named) - len(finite), without),
+            "note": "; ".join(
+                _notes(finite, many, [(phase_of[id(curve)], curve) for curve, _ in named], chosen)
+            ),
             "limits": [
                 {"value": limit.value, "name": limit.name}
                 for limit in in_sight(limits, [curve.y for _, curve, _ in finite])
             ],
-            "lines": _bands(finite) if many else _lines(finite, list(columns)),
+            "lines": _bands(finite) if many else _lines(finite, columns),
         }
 
 
-def _note(finite: Sequence[_Match], many: bool, missing: int, without: Sequence[str]) -> str:
-    """Describe a panel: its bands, the number of columns that are left out, and the phases without its columns."""
-    notes = []
+def _notes(
+    finite: Sequence[_Match], many: bool, every: Sequence[tuple[int, Curve]], chosen: Sequence[_Chosen]
+) -> Iterator[str]:
+    """Describe a panel: its bands, the number of columns without values, and the phases without its columns."""
     if not many and any(curve.low is not None for _, curve, _ in finite):
-        notes.append(BODY_BAND)
-    if missing:
-        notes.append(f"{missing:,} without any value left out")
+        yield BODY_BAND
+    if len(every) > len(finite):
+        yield f"{len(every) - len(finite):,} without any value left out"
+    phases = {i for i, _ in every}
+    without = [repr(item.moment.phase_name) for i, item in enumerate(chosen) if i not in phases]
     if without:
-        notes.append(f"not in {joined([repr(name) for name in without])}")
-    return "; ".join(notes)
+        yield f"not in {joined(without)}"
 
 
 def _lines(shown: Sequence[_Match], columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -296,20 +297,9 @@ def _bands(shown: Sequence[_Match]) -> list[dict[str, Any]]:
         curves = [curve for phase, curve, _ in shown if phase == i]
         x, values = percentiles(curves, list(_LEVELS.values()))
         indices = places_of_extremes(values[0], values[-1])
-        of_levels = dict(zip(_LEVELS, values, strict=True))
-        bands.append(
-            {
-                **{
-                    "phase": i,
-                    "label": f"{len(curves):,} columns",
-                    "place": 0,
-                    "right": False,
-                    "steps": False,
-                },
-                **{"points": len(x), "x": x[indices]},
-                **{name: level[indices] for name, level in of_levels.items()},
-            }
-        )
+        band = {"phase": i, "label": f"{len(curves):,} columns", "place": 0, "right": False, "steps": False}
+        band |= {"points": len(x), "x": x[indices]}
+        bands.append(band | {name: level[indices] for name, level in zip(_LEVELS, values, strict=True)})
     return bands
 
 
@@ -354,8 +344,8 @@ def _patterns(columns: Sequence[str]) -> dict[str, Counter[str]]:
         pattern = _NUMBERED.sub(lambda match: "[*]" if match[0].startswith("[") else "*", _short(column))
         kinds.setdefault(kind, Counter())[pattern] += 1
         if "." in bare(column):
-            prefix = "" if kind == "reading" else f"{kind}."
-            quantities.setdefault((kind, f"{prefix}*.{pattern.rpartition('.')[2]}"), set()).add(pattern)
+            wider = _short(f"{kind}.*.{pattern.rpartition('.')[2]}")
+            quantities.setdefault((kind, wider), set()).add(pattern)
     for (kind, wider), patterns in quantities.items():
         if len(patterns) > 1:
             kinds[kind][wider] = sum(kinds[kind][pattern] for pattern in patterns)

@@ -75,24 +75,17 @@ def _weighted(strata: Sequence[FloatArray], axis: int) -> tuple[FloatArray, Floa
     return np.take_along_axis(values, order, -1), sorted_weights, np.cumsum(sorted_weights, axis=-1)
 
 
-def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the mean of the ascending ``values`` under each row of ``weights``, which sum to 1."""
-    return weights @ values
-
-
-def weighted_iqm(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the interquartile mean of the ascending ``values`` under each row of ``weights``."""
-    return np.asarray(_middle(values, weights, np.cumsum(weights, axis=-1)))
-
-
-def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the median of the ascending ``values`` under each row of ``weights``."""
-    return np.asarray(np.mean([values[i] for i in _halves(np.cumsum(weights, axis=-1))], axis=0))
-
-
 AGGREGATES: dict[str, Statistic] = {"mean": mean, "iqm": iqm, "median": median}
+#: maps ascending values and the weights of each resample, which sum to 1, to a statistic of each resample
+Weighted = Callable[[FloatArray, FloatArray], FloatArray]
 #: the same aggregates of weighted values
-WEIGHTED = {"mean": weighted_mean, "iqm": weighted_iqm, "median": weighted_median}
+WEIGHTED: dict[str, Weighted] = {
+    "mean": lambda values, weights: weights @ values,
+    "iqm": lambda values, weights: np.asarray(_middle(values, weights, np.cumsum(weights, axis=-1))),
+    "median": lambda values, weights: np.asarray(
+        np.mean([values[i] for i in _halves(np.cumsum(weights, axis=-1))], axis=0)
+    ),
+}
 
 
 def spread(strata: Sequence[FloatArray]) -> float:
@@ -107,8 +100,6 @@ def spread(strata: Sequence[FloatArray]) -> float:
     return float(np.sqrt(squares / freedom))
 
 
-#: maps ascending values and the weights of each resample to a statistic of each resample
-Weighted = Callable[[FloatArray, FloatArray], FloatArray]
 #: differences below this, relative to the largest value, are due to rounding
 ROUNDING = 1e-12
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,30 +145,31 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
 
 def _few(
     levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool, options: ComparisonOptions
-) -> list[str]:
-    texts = []
+) -> Iterator[str]:
+    """Yield warnings about few seeds, missing intervals, and tests without power."""
     left = levels[levels["n"] > 0]
     seeds = int(left["seeds"].min()) if len(left) else FEW_SEEDS
-    varied = left[(left["distinct"] > 1) | (left["n"] == 1)]
-    if seeds < FEW_SEEDS and len(varied):
+    varied = (levels["distinct"] > 1) | (levels["n"] == 1)
+    if seeds < FEW_SEEDS and varied.any():
         what = "repetition" if runs.crossed else "run"
-        texts.append(
+        yield (
             f"only {count(seeds, what)} of a level{' in a setting' * runs.crossed} "
             f"({FEW_SEEDS} or more are advised): intervals are rough, and only large differences are found"
         )
     alone: dict[str, list[str]] = {}
-    for row in levels.to_dict("records"):
-        if np.isnan(row["mean_low"]) and (row["distinct"] > 1 or row["n"] == 1):
-            alone.setdefault(_why_alone(row, runs, options), []).append(str(row["level"]))
-    texts += [f"no interval for {', '.join(names)}: {reason}" for reason, names in alone.items()]
+    for row in levels[levels["mean_low"].isna() & varied].to_dict("records"):
+        alone.setdefault(_why_alone(row, runs, options), []).append(str(row["level"]))
+    yield from (f"no interval for {', '.join(names)}: {reason}" for reason, names in alone.items())
     if not alone and seeds == 1 and len(runs.settings) > 1:
-        texts.append("with one repetition, intervals tell how results vary over settings, not over seeds")
-    if pairs["test"].isin((ONE_PAIR, ONE_RUN, ONE_SEED)).any():
-        texts.append(f"{ALONE}: a difference may be due to the seed")
-    if (pairs["test"] == ONE_ROW).any():
-        texts.append(f"{ALONE_ROW}: a difference may be due to the row")
+        yield "with one repetition, intervals tell how results vary over settings, not over seeds"
+    for tests, text, cause in (
+        ((ONE_PAIR, ONE_RUN, ONE_SEED), ALONE, "seed"),
+        ((ONE_ROW,), ALONE_ROW, "row"),
+    ):
+        if pairs["test"].isin(tests).any():
+            yield f"{text}: a difference may be due to the {cause}"
     unit = "seed" if paired else "run" if runs.crossed else "row"
-    return [*texts, _least_p(pairs, unit, significance_level(options.confidence))]
+    yield _least_p(pairs, unit, significance_level(options.confidence))
 
 
 def _least_p(pairs: pd.DataFrame, unit: str, level: float) -> str:

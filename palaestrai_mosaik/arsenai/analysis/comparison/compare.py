@@ -315,14 +315,7 @@ def compare_design(
             raise PalaestraiMosaikError(
                 f"no outcome {name!r}{did_you_mean(name, specs)}; there are {', '.join(specs)}"
             )
-    baseline = baseline if baseline is not None else spec.analysis.baseline
-    baselines = [_baseline(spec, family, baseline) for family in families]
-    if baseline is not None and not any(baselines):
-        labels = [label for family in families for name in family for label in spec.factor(name).labels]
-        raise PalaestraiMosaikError(
-            f"baseline {baseline!r} is no level of what is compared{did_you_mean(baseline, labels)}; "
-            f"these are {', '.join(dict.fromkeys(labels))}"
-        )
+    baselines = _baselines(spec, families, spec.analysis.baseline if baseline is None else baseline)
     collected = []
     for name in outcomes or specs:
         for family, family_baseline in zip(families, baselines, strict=True):
@@ -356,30 +349,37 @@ def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]
     """Return the families of factors to compare, each compared as a combination (see :func:`compare_design`)."""
     named = tuple(dict.fromkeys(by or spec.analysis.compare))
     names = [factor.name for factor in spec.factors]
-    for name in named:
-        if name not in names:
-            raise PalaestraiMosaikError(
-                f"no factor {name!r} in the design{did_you_mean(name, names)}; there are {', '.join(names)}"
-            )
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is not None:
+        raise PalaestraiMosaikError(
+            f"no factor {unknown!r} in the design{did_you_mean(unknown, names)}; there are {', '.join(names)}"
+        )
     if named:
         return [named]
-    nominal = [factor for factor in spec.factors if factor.nominal and 1 < len(factor.levels) <= MOST_LEVELS]
-    if not nominal or spec.sampler.name in _SENSITIVITY:
-        why = (
-            f"the sampler {spec.sampler.name!r} serves a sensitivity analysis (arsenai analyse)"
-            if nominal
-            else "no factor is a choice or has levels without order"
-        )
+    nominal: list[tuple[str, ...]] = [
+        (f.name,) for f in spec.factors if f.nominal and 1 < len(f.levels) <= MOST_LEVELS
+    ]
+    if nominal and spec.sampler.name not in _SENSITIVITY:
+        return nominal
+    why = "no factor is a choice or has levels without order"
+    if nominal:
+        why = f"the sampler {spec.sampler.name!r} serves a sensitivity analysis (arsenai analyse)"
+    raise PalaestraiMosaikError(
+        f"nothing to compare by itself: {why}; name a factor under "
+        "analysis.compare of the design, or on the command line: arsenai compare --by FACTOR"
+    )
+
+
+def _baselines(spec: DesignSpec, families: Sequence[Sequence[str]], baseline: str | None) -> list[str | None]:
+    """Return ``baseline`` for each family with a factor that has this level, and None for the others."""
+    labels = [[label for name in family for label in spec.factor(name).labels] for family in families]
+    every = list(dict.fromkeys(label for of_family in labels for label in of_family))
+    if baseline is not None and baseline not in every:
         raise PalaestraiMosaikError(
-            f"nothing to compare by itself: {why}; name a factor under "
-            "analysis.compare of the design, or on the command line: arsenai compare --by FACTOR"
+            f"baseline {baseline!r} is no level of what is compared{did_you_mean(baseline, every)}; "
+            f"these are {', '.join(every)}"
         )
-    return [(factor.name,) for factor in nominal]
-
-
-def _baseline(spec: DesignSpec, family: Sequence[str], baseline: str | None) -> str | None:
-    """Return ``baseline`` if it is a level of a factor in the family, else None."""
-    return baseline if any(baseline in spec.factor(name).labels for name in family) else None
+    return [baseline if baseline in of_family else None for of_family in labels]
 
 
 def _others(spec: DesignSpec, family: Sequence[str]) -> list[Axis]:

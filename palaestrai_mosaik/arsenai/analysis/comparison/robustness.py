@@ -254,20 +254,21 @@ def _condition(text: str, outcomes: Sequence[str]) -> Expression:
 def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the columns of scenarios, one for each axis, and the columns to average over."""
     axes = results.spec.axes
-    axis_of = {factor.name: axis for axis in axes for factor in axis.factors}
-    axis_of |= {axis.name: axis for axis in axes}
+    axis_of = {factor.name: axis for axis in axes for factor in axis.factors} | {
+        axis.name: axis for axis in axes
+    }
+    others = [axis.factors[0].name for axis in axes if not any(f.name in family for f in axis.factors)]
     chosen = []
     for name in over:
         if name not in axis_of:
             raise PalaestraiMosaikError(
                 f"no factor {name!r} in the design{did_you_mean(name, axis_of)}; there are {', '.join(axis_of)}"
             )
-        if any(factor.name in family for factor in axis_of[name].factors):
+        chosen.append(axis_of[name].factors[0].name)
+        if chosen[-1] not in others:
             raise PalaestraiMosaikError(
                 f"{name!r} cannot make scenarios: it is a factor that is compared, or zipped with one"
             )
-        chosen.append(axis_of[name].factors[0].name)
-    others = [axis.factors[0].name for axis in axes if not any(f.name in family for f in axis.factors)]
     if not others:
         raise PalaestraiMosaikError("nothing varies beside the compared factors: there are no scenarios")
     kept = list(dict.fromkeys(chosen or others))

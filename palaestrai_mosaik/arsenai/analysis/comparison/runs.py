@@ -12,13 +12,13 @@ from palaestrai_mosaik.arsenai.design.few import MOST_LEVELS
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatArray
 
+from ..moments import Better
 from .aggregates import Sample, UnpairedRuns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Normalise = Literal["none", "minmax", "baseline"]
-Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
 from palaestrai_mosaik.arsenai.analysis.results import labels
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
-from palaestrai_mosaik.types.arrays import IntArray
+from palaestrai_mosaik.types.arrays import FloatVector, IntArray
 
+from ..moments import Moments, best_first, student_interval, worst_first
 from .data import ReportData
 from .factors import value_of, zipped_levels
 from .numbers import Mark, cell, typeset
@@ -78,41 +78,36 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     first one in the design wins. If the best settings of a search with one objective were confirmed, the best mean over
     fresh seeds decides.
     """
-    better, over = better_of(data, outcome), uncertain(data.spec)
-    finite, confirmed = data.finite(outcome), _confirmed(data, outcome)
-    if better is None or finite.empty or (over and not is_crossed(data)):
+    better, over, confirmed = better_of(data, outcome), uncertain(data.spec), _confirmed(data, outcome)
+    if better is None or (over and not is_crossed(data)) or not (confirmed or _varies(data, outcome)):
         return None
-    if len(finite) > 1 and distinct(finite[outcome].to_numpy(float)) == 1 and not confirmed:
+    finite, table = data.finite(outcome), _table(data, outcome)
+    if finite.empty:
         return None
-    table = _table(data, outcome)
     table = table.reindex(table.index.union(list(confirmed)))
     ranking = rank(table.to_numpy(float), better == "higher", data.spec.seed_policy == "common")
-    means = table.mean(axis=1)
     certain, index = ranking.certain, int(ranking.order[0])
     if confirmed and data.search is not None and not data.search.several:
         # The confirmed settings are sorted by their means over fresh seeds.
         index = list(table.index).index(next(iter(confirmed)))
         certain = data.search.winner is not None
-    row, lost = int(table.index[index]), ranking.lost
-    alike = means[lost == lost[index]]
+    row, lost, means = int(table.index[index]), ranking.lost, table.mean(axis=1)
     fresh, fresh_runs = confirmed.get(row, (None, 0))
     first_rows = _first_rows(data)
-    runs = (
-        finite[finite["row"].map(first_rows) == row].sort_values(["repetition", "row"]).drop_duplicates("run")
-    )
+    runs = finite[finite["row"].map(first_rows) == row].sort_values(["repetition", "row"])
+    runs = runs.drop_duplicates("run")
     # A seed is one observation, whatever the values of the uncertain factors.
     of_one = runs.groupby("repetition")[outcome].mean() if over else runs[outcome]
-    values = of_one.to_numpy(float)
     return Best(
         outcome=outcome,
         better=better,
         row=row,
         # The best of the confirmed settings may have been stopped early, and have no values.
-        mark=interval(values, data.spec.analysis.confidence) if len(values) else Mark(math.nan),
+        mark=_mean_mark(of_one.to_numpy(float), data.spec.analysis.confidence),
         runs=len(runs),
         planned=int(data.runs.loc[data.runs["row"].map(first_rows) == row, "run"].nunique()),
         settings=int(means.notna().sum()),
-        ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in alike) - 1,
+        ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in means[lost == lost[index]]) - 1,
         values=_setting(data, row),
         documents=tuple(data.documents[run] for run in runs["run"] if run in data.documents),
         fresh=fresh,
@@ -121,6 +116,12 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         passed_over=None if confirmed else _passed_over(table, lost, index, better),
         over=over,
     )
+
+
+def _varies(data: ReportData, outcome: str) -> bool:
+    """Whether an outcome has a value, and not the same one in all of several runs."""
+    values = data.finite(outcome)[outcome].to_numpy(float)
+    return len(values) == 1 or distinct(values) > 1
 
 
 def _passed_over(table: pd.DataFrame, lost: IntArray, index: int, better: str) -> tuple[int, int, int] | None:
@@ -196,7 +197,10 @@ def _confirmed(data: ReportData, outcome: str) -> dict[int, tuple[Mark, int]]:
     rows = data.search.best[data.search.best[column].notna()]
     columns = ("setting", column, f"{outcome}, std", f"{outcome}, n")
     return {
-        int(setting): (_student(mean, std, int(n), data.spec.analysis.confidence), int(n))
+        int(setting): (
+            Mark(mean, *student_interval(mean, std, int(n), data.spec.analysis.confidence)),
+            int(n),
+        )
         for setting, mean, std, n in zip(*(rows[name] for name in columns), strict=True)
     }
 
@@ -228,21 +232,12 @@ def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | No
     return next((spec.better for spec in data.spec.outcomes if spec.name == outcome), None)
 
 
-def interval(values: np.ndarray[Any, np.dtype[np.float64]], confidence: float) -> Mark:
+def _mean_mark(values: FloatVector, confidence: float) -> Mark:
     """Return the mean of ``values`` with Student's interval, if at least two values differ."""
-    if len(values) < 2 or distinct(values) == 1:
-        return Mark(float(values.mean()))
-    return _student(float(values.mean()), float(values.std(ddof=1)), len(values), confidence)
-
-
-def _student(mean: float, std: float, n: int, confidence: float) -> Mark:
-    """Return a mean of ``n`` values with Student's interval; without one if ``n`` is 1 or ``std`` is 0."""
-    from scipy import stats
-
-    if n < 2 or not std > 0:
-        return Mark(mean)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * std / math.sqrt(n)
-    return Mark(mean, mean - half, mean + half)
+    moments = Moments.of(values)
+    if distinct(values) < 2:
+        return Mark(moments.mean)
+    return Mark(moments.mean, *student_interval(moments.mean, moments.std, moments.count, confidence))
 
 
 BEST, WORST = "best", "worst"
@@ -279,9 +274,16 @@ def _runs(data: ReportData, selection: Sequence[str]) -> Iterator[str]:
         yield run
 
 
+def first_with_direction(data: ReportData) -> tuple[str, Literal["higher", "lower"] | None]:
+    """Return the first outcome with a better direction, and that direction; an empty name and None without any."""
+    return next(
+        ((spec.name, spec.better) for spec in data.spec.outcomes if spec.better is not None), ("", None)
+    )
+
+
 def _extreme(data: ReportData, which: str) -> str:
-    outcome = next((name for name in data.outcomes if better_of(data, name) is not None), None)
-    if outcome is None:
+    outcome, better = first_with_direction(data)
+    if better is None:
         raise StoreError(
             f"which run is {which}? No outcome of the design {data.spec.uid!r} says which direction is better: add "
             "'better: higher' or 'better: lower' to one"
@@ -289,6 +291,5 @@ def _extreme(data: ReportData, which: str) -> str:
     finite = data.finite(outcome)
     if finite.empty:
         raise StoreError(f"no run of the design {data.spec.uid!r} has a finite {outcome!r} yet")
-    values = finite[outcome].to_numpy(float)
-    highest = (better_of(data, outcome) == "higher") == (which == BEST)
-    return str(finite["run"].iloc[int(np.argmax(values) if highest else np.argmin(values))])
+    order = best_first if which == BEST else worst_first
+    return str(finite["run"].iloc[order(finite[outcome].to_numpy(float), better)[0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_design
 from palaestrai_mosaik.arsenai.analysis.discovery import discoveries_asked_for
 from palaestrai_mosaik.arsenai.analysis.results import Results, or_reason
-from palaestrai_mosaik.arsenai.analysis.sensitivity import choose_methods, sensitivity, tidy
+from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity, tidy
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, Factor
 from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE
@@ -62,38 +63,29 @@ def collect(
         DocumentError: the design asks for an analysis that does not fit it.
     """
     folder = results.folder
-    spec = results.spec
-    outcomes = tuple(outcome.name for outcome in results.outcome_specs)
-    frame = results.outcomes()
-    values = folder.values()
-    methods = choose_methods(results, None)
-    analyses = sensitivity(results, methods, progress=analysing)
+    # Without outcomes in its document, a design has those of its last phase.
+    spec = replace(results.spec, outcomes=results.outcome_specs)
+    frame, values = results.outcomes(), folder.values()
+    analyses = sensitivity(results, progress=analysing)
+    indices = tidy(analyses)
     comparisons, notes = _comparisons(results, comparing)
     discoveries, reason = discoveries_asked_for(results, discovering)
     notes += [f"no boxes: {reason}"] * bool(reason)
     notes += _growth(folder)
     robust, reason = robustness_design(results)
     notes += [f"no robustness: {reason}"] * bool(reason)
-    indices = tidy(analyses)
     split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
-    lines = len(set(levels.values()))
     with results.open_store() as store:
-        # With too many lines, one run suffices to know if there are curves.
-        drawn = frame if lines <= MOST_LINES else _own(frame).head(1)
-        learning = tuple(_learning(store, drawn, levels, split, spec.seed_policy == "common"))
+        learning, left_out = _learning_of(store, frame, levels, split, spec.seed_policy == "common")
         executed = _executed(store, frame)
-    if learning and lines > MOST_LINES:
-        learning = ()
-        notes.append(
-            f"no learning curves: {lines:,} levels of {split} are more lines than can be told apart (at most "
-            f"{MOST_LINES}); draw some runs: palaestrai-mosaik plot RUN RUN --learning"
-        )
-    counts = folder.manifest["counts"]
     seconds = tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist())
-    seeds = count_seeds(frame, spec.seed_policy == "common")
+    refused = {(result.outcome, result.method): result.refused for result in analyses if result.refused}
+    again = ["arsenai generate design.yml --output again", "arsenai run again"]
+    if spec.search is not None:
+        again = ["arsenai tune design.yml --output again"]
     return ReportData(
         spec=spec,
-        outcomes=outcomes,
+        outcomes=tuple(outcome.name for outcome in spec.outcomes),
         values=values,
         runs=frame.drop(columns="instance"),
         sensitivity=indices,
@@ -101,34 +93,42 @@ def collect(
         learning=learning,
         failures=_failures(results, values),
         remarks={(result.outcome, result.method): result.notes for result in analyses if result.notes},
-        refused={(result.outcome, result.method): result.refused for result in analyses if result.refused},
-        sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
-        versions={**_generated(folder.manifest["versions"]), **executed, **_times(seconds)},
-        commands=(
-            "# in the folder of the design",
-            *(
-                ("arsenai generate design.yml --output again", "arsenai run again")
-                if spec.search is None
-                else ("arsenai tune design.yml --output again",)
-            ),
-            "arsenai report again",
-        ),
+        refused=refused,
+        sizes=_sizes(folder.manifest["counts"], frame, spec.seed_policy == "common"),
+        versions={
+            "generated with": ", ".join(map(" ".join, folder.manifest["versions"].items())),
+            **executed,
+            **_times(seconds),
+        },
+        commands=("# in the folder of the design", *again, "arsenai report again"),
         warnings=(
             *folder.sample.warnings,
-            *([results.not_collected] if results.not_collected else []),
-            *(
-                f"{result.outcome} by {result.method}: {result.refused}"
-                for result in analyses
-                if result.refused
-            ),
+            *filter(None, [results.not_collected]),
+            *(f"{outcome} by {method}: {why}" for (outcome, method), why in refused.items()),
         ),
-        notes=tuple(notes),
+        notes=(*notes, *left_out),
         seconds=seconds,
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
         discoveries=tuple(discoveries),
         robustness=tuple(robust),
     )
+
+
+def _learning_of(
+    store: Store, frame: pd.DataFrame, levels: Mapping[int, str], split: str, common: bool
+) -> tuple[tuple[LearningData, ...], list[str]]:
+    """Return the learning curves, or a note if they would have too many lines."""
+    lines = len(set(levels.values()))
+    if lines <= MOST_LINES:
+        return tuple(_learning(store, frame, levels, split, common)), []
+    # One run suffices to know if there are curves.
+    if not any(_learning(store, _own(frame).head(1), levels, split, common)):
+        return (), []
+    return (), [
+        f"no learning curves: {lines:,} levels of {split} are more lines than can be told apart (at most "
+        f"{MOST_LINES}); draw some runs: palaestrai-mosaik plot RUN RUN --learning"
+    ]
 
 
 def _growth(folder: DesignFolder) -> Iterator[str]:
@@ -145,17 +145,14 @@ def _growth(folder: DesignFolder) -> Iterator[str]:
         )
 
 
-def _sizes(counts: Mapping[str, int], frame: pd.DataFrame) -> dict[str, str]:
+def _sizes(counts: Mapping[str, int], frame: pd.DataFrame, common: bool) -> dict[str, str]:
     rows = f"{counts['rows']:,}"
     if counts["rejected"]:
         rows += f" ({counts['rejected']:,} more rejected by constraints)"
     lost = count_missing_runs(frame, ())
     executed = executed_text(lost["runs"] - lost["missing"], lost["executed"])
-    return {"rows": rows, "runs": f"{lost['runs']:,}" + (f" ({executed})" if executed else "")}
-
-
-def _generated(versions: Mapping[str, str]) -> dict[str, str]:
-    return {"generated with": ", ".join(f"{name} {version}" for name, version in versions.items())}
+    runs = f"{lost['runs']:,}" + (f" ({executed})" if executed else "")
+    return {"rows": rows, "runs": runs, "seeds": f"{count_seeds(frame, common):,}"}
 
 
 def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
@@ -262,21 +259,26 @@ def _split(
     """
     values = results.folder.values()
     rows = list(dict.fromkeys(_own(frame)["row"].tolist()))
-    varied = [
-        factor.name
-        for factor in results.spec.factors
-        if len({cell(values[row].get(factor.name)) for row in rows}) > 1
-    ]
-    names = list(by) or leading_factors(results.spec, indices, varied)[:1]
+    names = list(by) or _leading_factor(results.spec, indices, [values[row] for row in rows])
     if not names:
         return "", dict.fromkeys(rows, "all runs")
-    if not by:
-        numbers = {row: values[row].get(names[0]) for row in rows}
-        numeric = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
-        if len(numeric) == len(rows) and len(set(numeric)) > MOST_LEVELS:
-            return names[0], _thirds(numbers)
+    numbers = {row: values[row].get(names[0]) for row in rows}
+    if not by and all(map(_is_number, numbers.values())) and len(set(numbers.values())) > MOST_LEVELS:
+        return names[0], _thirds(numbers)
     factors = [results.spec.factor(name) for name in names]
     return joined(names), {row: _level(values[row], factors) for row in rows}
+
+
+def _leading_factor(
+    spec: DesignSpec, indices: pd.DataFrame, values: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the most important factor that varies; an empty list without any."""
+    varied = [f.name for f in spec.factors if len({cell(row.get(f.name)) for row in values}) > 1]
+    return leading_factors(spec, indices, varied)[:1]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.arsenai.analysis.comparison import Comparison
-from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import AGGREGATES
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import AGGREGATES, distinct
 from palaestrai_mosaik.arsenai.analysis.comparison.compare import runs_of
 from palaestrai_mosaik.arsenai.analysis.lost_runs import Bounds, bounds
 from palaestrai_mosaik.arsenai.analysis.results import Results
@@ -200,7 +200,7 @@ class Compared:
     def _best(self, means: pd.Series[float]) -> str:
         """Return the level with the best of ``means``, or an empty string for ties."""
         ranked = (self.sign * means.dropna()).sort_values(ascending=False, kind="stable")
-        if len(ranked) < 2 or math.isclose(ranked.iloc[0], ranked.iloc[1], rel_tol=1e-9):
+        if len(ranked) < 2 or distinct(np.array(ranked[:2], dtype=float)) == 1:
             return ""
         return str(ranked.index[0])
 

@@ -19,6 +19,7 @@ from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods.significance import INSEPARABLE, P_ADJUSTED
 from palaestrai_mosaik.arsenai.design.model import SamplerSpec
 
+from ..moments import Moments
 from .data import ReportData
 from .indices import LeadingIndices, leading_indices, marks, pair_marks
 from .numbers import Mark
@@ -48,9 +49,10 @@ def facts(data: ReportData, outcome: str) -> list[Fact]:
         return [*lost(data, outcome), constant(outcome, data.counted(outcome), float(values[0]))]
     results = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
     if not results and len(values):
-        low, high, mean = float(values.min()), float(values.max()), float(values.mean())
+        of_runs = Moments.of(values)
+        common = {"outcome": outcome, "mean": of_runs.mean, "runs": data.runs_of(outcome)}
         kind = "spread" if data.spec.search is None else "spread_of_search"
-        results.append(fact(kind, outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome)))
+        results.append(fact(kind, low=of_runs.min, high=of_runs.max, **common))
     return results or [fact("no_value", outcome=outcome)]
 
 

@@ -27,6 +27,11 @@ class Mark:
     high: float = math.nan
 
     @property
+    def numbers(self) -> list[float]:
+        """The finite ones of the value and the ends of its interval."""
+        return [number for number in (self.value, self.low, self.high) if math.isfinite(number)]
+
+    @property
     def known(self) -> bool:
         """Whether the value is finite."""
         return math.isfinite(self.value)
@@ -138,26 +143,29 @@ def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:
     one, or five if some are much smaller. With ``smallest``, the smallest one keeps at least two digits, if necessary
     with a power of ten for each number. Missing values are empty strings.
     """
-    ends = [abs(end) for mark in marks for end in (mark.value, mark.low, mark.high) if math.isfinite(end)]
-    if not ends or all(end == int(end) for end in ends):
+    ends = [abs(end) for mark in marks for end in mark.numbers]
+    if all(end == int(end) for end in ends):
         return Column(tuple(_interval(mark, 0, 0) for mark in marks))
     exponent = exponent_of(max(ends))
-    unit = 10.0**exponent
-    halves = sorted((mark.high - mark.low) / 2 / unit for mark in marks if mark.spread)
-    if halves:
-        decimals = 1 - _magnitude(halves[len(halves) // 2])
-    else:
-        decimals = _decimals([end / unit for end in ends if end], smallest)
-        if decimals > _MOST_DECIMALS and smallest:
-            return Column(tuple(typeset(mark.value, 3) for mark in marks))
-    decimals = max(0, min(decimals, _MOST_DECIMALS))
-    while decimals and all(f"{end / unit:.{decimals}f}".endswith("0") for end in ends):
-        decimals -= 1
+    scaled = [end / 10.0**exponent for end in ends]
+    halves = sorted((mark.high - mark.low) / 2 / 10.0**exponent for mark in marks if mark.spread)
+    decimals = 1 - _magnitude(halves[len(halves) // 2]) if halves else _decimals(scaled, smallest)
+    if smallest and not halves and decimals > _MOST_DECIMALS:
+        return Column(tuple(typeset(mark.value, 3) for mark in marks))
+    decimals = _without_zeros(scaled, max(0, min(decimals, _MOST_DECIMALS)))
     return Column(tuple(_interval(mark, decimals, exponent) for mark in marks), exponent)
 
 
-def _decimals(sizes: Sequence[float], smallest: bool) -> int:
-    """Return the decimals of values without intervals, given their absolute values other than 0."""
+def _without_zeros(scaled: Sequence[float], decimals: int) -> int:
+    """Reduce the decimals as long as the last one is 0 in all numbers."""
+    while decimals and all(f"{number:.{decimals}f}".endswith("0") for number in scaled):
+        decimals -= 1
+    return decimals
+
+
+def _decimals(scaled: Sequence[float], smallest: bool) -> int:
+    """Return the decimals of values without intervals, given their absolute values."""
+    sizes = [number for number in scaled if number]
     most, least = 3 - _magnitude(max(sizes)), 1 - _magnitude(min(sizes))
     return max(most, least if smallest else min(least, most + 1))
 

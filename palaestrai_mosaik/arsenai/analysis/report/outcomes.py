@@ -48,17 +48,18 @@ def factor_axis(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Horizont
     entries = [row.get(factor.name, INACTIVE) for row in values]
     unit = unit_of((factor.path or "").rpartition(".")[2])
     label = f"{factor.name} ({unit})" if unit else factor.name
-    if factor.kind == "levels" and len(factor.levels) <= MOST_LEVELS:
+    numbers: FloatArray = np.array([_number(value) for value in entries], dtype=float)
+    if factor.kind == "levels":
         indices = np.array([_level(factor, value) for value in entries], dtype=float)
-        return HorizontalAxis(factor.name, label, indices, factor.labels)
-    numbers: FloatArray = np.array(
-        [float(v) if isinstance(v, int | float) and not isinstance(v, bool) else math.nan for v in entries],
-        dtype=float,
-    )
-    if factor.kind == "levels" and not np.isfinite(numbers).any():
-        numbers = np.array([_level(factor, value) for value in entries], dtype=float)
+        if len(factor.levels) <= MOST_LEVELS:
+            return HorizontalAxis(factor.name, label, indices, factor.labels)
+        numbers = numbers if np.isfinite(numbers).any() else indices
     log = factor.dist in ("loguniform", "lognormal") and bool(np.all(numbers[np.isfinite(numbers)] > 0))
     return HorizontalAxis(factor.name, label, numbers, ends=(factor.low, factor.high), log=log)
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def factor_axes(data: ReportData, outcome: str) -> list[HorizontalAxis]:

@@ -110,9 +110,11 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
     of_methods = set(sections.refused_methods(data).values())
     general = cautions.refer(text for text in data.warnings if text not in of_methods)
     tests = cautions.refer([count_tests(data)])
-    failures = data.failures if data.failures is not None and len(data.failures) else None
+    failures = None
+    if data.failures is not None and len(data.failures):
+        failures = Table("failures", "Runs that have not finished", data.failures, named=True)
     all_runs = tables.runs(data)
-    ordered, by = tables.best_first(data, all_runs)
+    ordered, by = tables.sort_runs(data, all_runs)
     return {
         "design": data.spec,
         "sizes": data.sizes,
@@ -129,9 +131,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "beside": None if data.beside is None else beside(data.beside, cautions),
         "notes": data.notes,
         "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
-        "failures": None
-        if failures is None
-        else Table("failures", "Runs that have not finished", failures, named=True),
+        "failures": failures,
         "runs": Table(
             "runs",
             "Runs, their factors and outcomes",
@@ -171,16 +171,19 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
     if view["beside"] is not None:
         yield from (section["table"] for section in view["beside"]["outcomes"])
     for outcome in view["outcomes"]:
-        yield from chain.from_iterable(section.get("tables", ()) for section in outcome["methods"])
-        for section in outcome["comparisons"]:
-            yield section["lost"]
-            yield from section["tables"]
-        if outcome["values"]:
-            yield outcome["values"]["table"]
-    yield from chain.from_iterable(section["tables"] for section in view["discoveries"])
-    yield from chain.from_iterable(section["tables"] for section in view["robustness"])
+        yield from _tables_of(outcome)
+    for section in (*view["discoveries"], *view["robustness"]):
+        yield from section["tables"]
     yield from (section["table"] for section in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
+
+
+def _tables_of(outcome: dict[str, Any]) -> Iterator[Table]:
+    yield from chain.from_iterable(section.get("tables", ()) for section in outcome["methods"])
+    for section in outcome["comparisons"]:
+        yield from (section["lost"], *section["tables"])
+    if outcome["values"]:
+        yield outcome["values"]["table"]
 
 
 def _links(data: ReportData, directory: Path, uid: str) -> list[tuple[str, str]]:

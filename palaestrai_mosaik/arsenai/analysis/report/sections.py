@@ -6,7 +6,7 @@ The templates turn them into text.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from palaestrai_mosaik.core.printing import count, joined
 
 from ..lost_runs import used_text
 from . import tables
-from .best import best_of, better_of, is_crossed, uncertain
+from .best import Best, best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData, SearchData
 from .headline import beyond, facts, first_fact
@@ -50,7 +50,7 @@ from .pictures.planes import MOST_CELLS, heat_map, morris_plane
 from .pictures.rows import MOST_DOTS, Block, Row, rows_picture
 from .tables import Table
 from .verdict import mark_of
-from .wording import caution, worded
+from .wording import Fact, caution, worded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,17 +150,7 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         "sentences": [worded(item).text for item in outcome_facts if not item.caution],
         "better": better_of(data, name),
         "not_crossed": uncertain(data.spec) if best is None and not is_crossed(data) else (),
-        "best": None
-        if best is None
-        else {
-            "best": best,
-            "refs": cautions.refer(
-                [caution("best_is_chosen", settings=best.settings)]
-                if best.settings > 1 and best.fresh is None
-                else [],
-                name,
-            ),
-        },
+        "best": None if best is None else {"best": best, "refs": cautions.refer(_chosen(best), name)},
         "parallel": _parallel(data, name),
         "methods": list(_methods(data, name, cautions)),
         "comparisons": [
@@ -171,6 +161,12 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         ],
         "values": _distribution(data, name),
     }
+
+
+def _chosen(best: Best) -> Iterator[Fact]:
+    """Yield a caution if the best of several settings was chosen by the runs that its mean is of."""
+    if best.settings > 1 and best.fresh is None:
+        yield caution("best_is_chosen", settings=best.settings)
 
 
 def refused_methods(data: ReportData) -> dict[tuple[str, str], str]:
@@ -239,9 +235,10 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
     block = _index_block(data, name, method, title, drawn, series)
     big = wide(f"{identity}-rows", lambda picture_id, width: rows_picture(picture_id, title, [block], width))
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
-    outside = method.share and any(
-        beyond(mark) for index in marks_by_index.values() for mark in index.values()
-    )
+    every = [mark for index in marks_by_index.values() for mark in index.values()]
+    notes: list[Fact | str] = [*data.remarks.get((name, method_name), ())]
+    if method.share and any(map(beyond, every)):
+        notes.append(caution("beyond"))
     used = f"{method.title} of {name} ({_used(rows)}, {data.seeds_of(name)})"
     method_tables = [Table(f"sensitivity-{identity}", used, tables.wide(singles(rows), order))]
     if of_pairs:
@@ -249,9 +246,8 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         method_tables.append(
             Table(f"sensitivity-{identity}-pairs", caption, tables.wide(pairs(rows)), most=_MOST_PAIRS)
         )
-    remarks = data.remarks.get((name, method_name), ())
     return {
-        "refs": cautions.refer([*remarks, *([caution("beyond")] if outside else [])], name, method.title),
+        "refs": cautions.refer(notes, name, method.title),
         "intervals": any(mark.spread for row in drawn for mark in row.marks),
         "big": big,
         "plane": _plane(identity, rows, order) if method_name == "morris" else Markup(""),
@@ -292,7 +288,7 @@ def _distribution(data: ReportData, name: str) -> View | None:
     values = data.runs[name].to_numpy(float)
     if not np.isfinite(values).any():
         return None
-    by_row = data.runs.groupby("row")[name].mean()
+    by_row = data.finite(name).groupby("row")[name].mean()
     y = by_row.reindex(range(len(data.values))).to_numpy(float)
     factors = factor_axes(data, name)
     identity, axis = slug(name), outcome_axis(data, name)
@@ -487,11 +483,9 @@ def search(data: SearchData) -> View:
 
 def _fresh(best: pd.DataFrame) -> dict[str, int]:
     """Count the planned and the lost runs with fresh seeds; each gives all outcomes."""
-    columns = [name for name in map(str, best) if name.endswith(", planned")]
-    if not columns:
-        return {"planned": 0, "lost": 0}
-    planned = best[columns].max(axis=1).sum()
-    finished = best[[name.replace(", planned", ", n") for name in columns]].min(axis=1).sum()
+    names = [name.removesuffix(", planned") for name in map(str, best) if name.endswith(", planned")]
+    planned = best[[f"{name}, planned" for name in names]].max(axis=1).sum()
+    finished = best[[f"{name}, n" for name in names]].min(axis=1).sum()
     return {"planned": int(planned), "lost": int(planned - finished)}
 
 

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from palaestrai_mosaik.arsenai.design.model import INACTIVE
 
 from ..comparison.robustness import METRIC_TITLES
-from .best import better_of
+from ..moments import Moments, best_first
+from .best import first_with_direction
 from .compared import Compared, count_seeds
 from .data import ReportData
 from .factors import value_of
@@ -96,13 +99,7 @@ class Table:
         """
         frame = (self.frame if self.sorted is None else self.sorted).head(self.most)
         names = [str(name) for name in frame.columns]
-        if self.named:
-            columns = [_named_column(name, frame[name].tolist()) for name in names]
-        else:
-            names_shown = [
-                name for name in self.columns or names if name in frame and not _is_end(name, names)
-            ]
-            columns = [_column(frame, name, names) for name in names_shown]
+        columns = [self._column(frame, name, names) for name in self._shown(names)]
         files = [links(str(uid)) for uid in frame["run"]] if links and "run" in frame else []
         return {
             "name": self.name,
@@ -112,11 +109,20 @@ class Table:
             "rows": len(self.frame),
             "shown": len(frame),
             "open": len(frame) <= MOST_OPEN,
-            "more_columns": len(names) > sum(len(table_column["of"]) for table_column in columns),
+            "more_columns": len(names) > sum(len(shown["of"]) for shown in columns),
             "columns": columns,
-            "body": list(zip(*(table_column["cells"] for table_column in columns), strict=True)),
+            "body": list(zip(*(shown["cells"] for shown in columns), strict=True)),
             "files": files if any(files) else [],
         }
+
+    def _shown(self, names: Sequence[str]) -> list[str]:
+        """Return the columns on the page; ends of intervals appear beside their values."""
+        if self.named:
+            return list(names)
+        return [name for name in self.columns or names if name in names and not _is_end(name, names)]
+
+    def _column(self, frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, Any]:
+        return _named_column(name, frame[name].tolist()) if self.named else _column(frame, name, names)
 
 
 def _is_end(name: str, names: Sequence[str]) -> bool:
@@ -134,20 +140,21 @@ def _named_column(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, Any]:
-    values = frame[name].tolist()
-    title = _TITLES.get(name, name)
+    values, title = frame[name].tolist(), _TITLES.get(name, name)
     if not all(_is_number(value) for value in values):
         return _shown(title, [_text(value) for value in values], name=name, numeric=False)
     if name in _P_VALUES:
-        cells = ["" if _unknown(v) else "<\u20090.001" if v < 0.001 else f"{v:.3f}" for v in values]
-        return _shown(title, cells, name=name)
+        return _shown(title, [_p_value(value) for value in values], name=name)
     if "what" in names:
         return _shown(title, _counts_and_values(values), name=name)
     ends = next(([f"{name}{m}low", f"{name}{m}high"] for m in (" ", "_") if f"{name}{m}low" in names), [])
-    nothing = [math.nan] * len(values)
-    low, high = (frame[end].tolist() for end in ends) if ends else (nothing, nothing)
-    formatted = column([Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)])
+    columns = [values, *(frame[end].tolist() for end in ends)]
+    formatted = column([Mark(*map(_float, numbers)) for numbers in zip(*columns, strict=True)])
     return _shown(title, formatted.cells, formatted.unit, name=name, ends=ends)
+
+
+def _p_value(value: Any) -> str:
+    return "" if _unknown(value) else "<\u20090.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _shown(
@@ -237,15 +244,18 @@ def summary(data: ReportData, outcome: str) -> pd.DataFrame:
 
     finite = data.finite(outcome)
     values = finite[outcome]
-    quantiles = values.quantile([0, 0.25, 0.5, 0.75, 1]).tolist()
-    names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
+    moments = Moments.of(values.to_numpy(float))
     rows: list[tuple[str, float]] = [
-        ("runs", float(len(values))),
+        ("runs", float(moments.count)),
         ("runs that were executed", float(finite["run"].nunique())),
         ("seeds", float(count_seeds(finite, data.spec.seed_policy == "common"))),
-        ("mean", float(values.mean())),
-        ("standard deviation", float(values.std())),
-        *zip(names, quantiles, strict=True),
+        ("mean", moments.mean),
+        ("standard deviation", moments.std),
+        ("minimum", moments.min),
+        ("lower quartile", moments.lower_quartile),
+        ("median", moments.median),
+        ("upper quartile", moments.upper_quartile),
+        ("maximum", moments.max),
     ]
     by_row = finite.groupby("row")[outcome]
     if data.spec.repetitions > 1 and by_row.count().max() > 1 and values.var(ddof=0) > 0:
@@ -270,16 +280,14 @@ def runs(data: ReportData) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def best_first(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def sort_runs(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Sort the runs by the first outcome with a better direction, best first; return them with its name."""
-    for outcome in data.outcomes:
-        better = better_of(data, outcome)
-        if better is not None:
-            values = data.runs[outcome].reset_index(drop=True)
-            values = values.where(values.abs() < math.inf)
-            order = values.sort_values(ascending=better == "lower", kind="stable", na_position="last").index
-            return frame.loc[order].reset_index(drop=True), outcome
-    return frame, ""
+    outcome, better = first_with_direction(data)
+    if better is None:
+        return frame, ""
+    values = data.runs[outcome].to_numpy(float)
+    order = np.concatenate([best_first(values, better), np.flatnonzero(~np.isfinite(values))])
+    return frame.iloc[order].reset_index(drop=True), outcome
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

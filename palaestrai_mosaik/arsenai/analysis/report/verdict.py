@@ -184,14 +184,14 @@ def _pairs(data: Compared) -> Iterator[Fact]:
 
 def _untested(pairs: pd.DataFrame, data: Compared) -> Iterator[Fact]:
     """Yield the pairs that are identical, and those with only one seed or one row."""
-    rows = pairs[pairs["p_holm"].isna()].to_dict("records") if len(pairs) else []
-    same = [(row["a"], row["b"]) for row in rows if row["test"] == NO_DIFFERENCE]
-    if same:
-        yield fact("identical", pairs=same[:_MOST_PAIRS], all=len(same))
-    for what, untested in (
-        ("seed", [row for row in rows if row["test"] not in (NO_DIFFERENCE, ONE_ROW)]),
-        ("row", [row for row in rows if row["test"] == ONE_ROW]),
-    ):
+    if not len(pairs):
+        return
+    kinds: dict[str, list[dict[Any, Any]]] = {"same": [], "seed": [], "row": []}
+    for row in pairs[pairs["p_holm"].isna()].to_dict("records"):
+        kinds[{NO_DIFFERENCE: "same", ONE_ROW: "row"}.get(row["test"], "seed")].append(row)
+    if same := kinds.pop("same"):
+        yield fact("identical", pairs=[(row["a"], row["b"]) for row in same[:_MOST_PAIRS]], all=len(same))
+    for what, untested in kinds.items():
         if untested:
             described = [_described(row, data) for row in untested[:_MOST_PAIRS]]
             yield caution("alone", what=what, pairs=described, all=len(untested))

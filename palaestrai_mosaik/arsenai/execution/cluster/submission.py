@@ -18,7 +18,6 @@ from modules that ``allow_modules`` permits.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -211,12 +210,17 @@ class Submissions:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all submissions, the newest last."""
-        return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdecimal())
+        try:
+            names = files.list_names(self.path)
+        except FileNotFoundError:
+            return []
+        stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def next_number(self) -> int:
         """Return an unused number, because tasks must print to new files."""
         try:
-            names = os.listdir(self.path)
+            names = files.list_names(self.path)
         except FileNotFoundError:
             return 1
         matches = (_NUMBER.match(name) for name in names)

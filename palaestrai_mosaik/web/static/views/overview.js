@@ -10,7 +10,7 @@ import { windowTable } from "web/window_table";
 /** statistics that are drawn before somebody asks for others */
 const MOST_STATISTICS = 4;
 
-export async function show(element, { run, facts, signal, attempt }) {
+export async function show(element, { run, facts, signal, attempt, latest = () => facts }) {
   // (bodies take longer to read: what is known without them is drawn first)
   let { version, phases, warnings, curves, unread } = await get(`run/${run}/curves`, offline ? {} : { bands: 0 }, signal);
   let fold = "mean";
@@ -81,9 +81,11 @@ export async function show(element, { run, facts, signal, attempt }) {
     table.show(Array.from({ length: count }, (_, i) => i), null);
   }
 
-  if (facts.error) {
-    fill(problem, h("p", { class: "problem" }, facts.error, " ", has(`run/${run}/record`) && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
+  function showError() {
+    const { error } = latest();
+    fill(problem, error && h("p", { class: "problem" }, error, " ", has(`run/${run}/record`) && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
   }
+  showError();
   showPhases();
   showWarnings();
   draw(false);
@@ -91,6 +93,7 @@ export async function show(element, { run, facts, signal, attempt }) {
   async function readAgain() {
     const now = await get(`run/${run}/curves`, { known: version }, signal);
     ({ phases, warnings } = now);
+    showError();
     showPhases();
     showWarnings();
     if (now.curves) {

@@ -4,6 +4,7 @@ import { runActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
+import { attempts } from "web/messages";
 import { load } from "web/server";
 
 /** name in the address -> title, and the module with `show(element, {run, facts, signal, attempt})` */
@@ -33,16 +34,30 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
-  if (facts.status === "running" && !offline) keep(0);
   const view = await load(TABS[chosen][1]);
-  await view.show(body, { ...context, run, facts });
+  let part = null;
+  signal.addEventListener("abort", () => part?.abort());
+  if (facts.status === "running" && !offline) keep(0);
+  await attempt(showTab);
+
+  /** Show the tab anew, without the messages and requests of what it has shown before. */
+  function showTab() {
+    part?.abort();
+    part = new AbortController();
+    const messages = h("div", {}), content = h("div", {});
+    fill(body, messages, content);
+    return view.show(content, { ...context, run, facts, signal: part.signal, attempt: attempts(messages, part.signal), latest: () => facts });
+  }
 
   /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
   function keep(until) {
     watch(2, signal, async () => {
+      const before = facts.status;
       facts = await get(`run/${run}`, {}, signal);
       title();
       actions.update(facts);
+      // a run that is resumed has other rows and no error
+      if (facts.status === "running" && before !== "running") attempt(showTab);
       return facts.status === "running" || Date.now() < until;
     }, attempt);
   }
