@@ -236,7 +236,7 @@ def _holds(expression: Expression, trial: Sequence[Any], discrete: bool) -> bool
 
 def _trial_values(factor: Factor) -> tuple[Any, ...]:
     if factor.kind == "levels":
-        return factor.labels if factor.choice is not None else factor.levels
+        return factor.row_levels
     if factor.low is not None and factor.high is not None:
         middle = (factor.low + factor.high) / 2
     else:

@@ -134,8 +134,7 @@ def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[
 
 def _comes_back(factor: Factor, value: Any, result: Any) -> bool:
     if factor.kind == "levels":
-        levels = factor.labels if factor.choice is not None else factor.levels
-        return levels[_level(factor, value)] is result
+        return factor.row_levels[_level(factor, value)] is result
     number = float(value)
     if factor.kind == "int" or not number or not result:
         return bool(number == result)
