@@ -26,7 +26,7 @@ from palaestrai_mosaik.experiment import RunDocument, canonical_json, dumps, fro
 from palaestrai_mosaik.experiment.model import join
 from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
 
-from .arsenai_form import SlotKey, schedule_of
+from .arsenai_form import schedule_of
 from .model import INACTIVE, DesignSpec, Factor
 
 #: path of a run's document, relative to the folder
@@ -410,11 +410,11 @@ class DocumentBuilder:
         }
 
     def _generated(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        chosen: dict[SlotKey, int] = {}
-        for factor in self._choices:
-            choice, label = factor.choice, values[factor.name]
-            if choice is not None and label is not INACTIVE:
-                chosen[choice.phase, choice.topic, choice.agent] = factor.labels.index(label)
+        chosen = {
+            factor.choice: factor.labels.index(label)
+            for factor in self._choices
+            if factor.choice is not None and (label := values[factor.name]) is not INACTIVE
+        }
         assert self._schedule is not None
         return self._schedule.document(chosen)
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
 from palaestrai_mosaik.core.errors import Problem, did_you_mean
-from palaestrai_mosaik.experiment.model import join
+from palaestrai_mosaik.experiment.model import Place, join
 
 Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
@@ -280,6 +280,7 @@ class DesignSpec:
         source: name of the document in messages.
         warnings: warnings about the document.
         lines: number of the line of each path in the document.
+        places: place of each factor of the section ``factors`` in the document, by name.
     """
 
     uid: str
@@ -303,6 +304,7 @@ class DesignSpec:
     source: str = ""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -336,6 +338,15 @@ class DesignSpec:
         """
         return {outcome.name: outcome for outcome in self.outcomes}[name]
 
+    def place(self, path: Place) -> Place:
+        """Return where ``path`` stands in the document; factors of a list are found by name.
+
+        Args:
+            path: keys and indices, such as ``"factors", "gain", "low"``.
+        """
+        factor = self.places.get(str(path[1])) if len(path) > 1 and path[0] == "factors" else None
+        return path if factor is None else (*factor, *path[2:])
+
     def problem(self, message: str, *path: str | int) -> Problem:
         """Build a problem of the design, for messages.
 
@@ -346,7 +357,8 @@ class DesignSpec:
         Returns:
             The problem, with the file and the line of the path, or of the nearest part above it.
         """
-        lines = (self.lines.get(join(path[:length])) for length in range(len(path), 0, -1))
+        place = self.place(path)
+        lines = (self.lines.get(join(place[:length])) for length in range(len(place), 0, -1))
         return Problem(
             message, join(path), self.source, next((line for line in lines if line is not None), None)
         )

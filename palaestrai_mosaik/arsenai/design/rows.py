@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -149,26 +150,44 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
     representatives: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
-    # the smallest and the largest value so far, and its row
-    extremes: dict[tuple[str, int], tuple[float, int, Values]] = {}
+    extremes: dict[str, _Extremes] = {
+        factor.name: _Extremes() for factor in spec.factors if not factor.levels
+    }
     for number, values in _numbered(spec, rows):
-        levels: set[tuple[str, str]] = set()
-        for factor in spec.factors:
-            name, value = factor.name, values[factor.name]
-            if factor.levels or value is INACTIVE:
+        levels = set()
+        for name, value in values.items():
+            if name in extremes and value is not INACTIVE:
+                extremes[name].add(value, number, values)
+            else:
                 levels.add((name, repr(value)))
-                continue
-            for sign in (1, -1):
-                if (name, sign) not in extremes or sign * value < extremes[name, sign][0]:
-                    extremes[name, sign] = (sign * value, number, values)
         combination = tuple(repr(values[name]) for name in structural)
         new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
         if new or not levels <= seen:
             representatives[number] = values
             seen |= levels
             combinations.add(combination)
-    representatives.update((number, values) for _, number, values in extremes.values())
+    for extreme in extremes.values():
+        representatives |= extreme.rows
     return dict(sorted(representatives.items()))
+
+
+class _Extremes:
+    """The first rows with the smallest and the largest value of a factor."""
+
+    def __init__(self) -> None:
+        self._low, self._high = math.inf, -math.inf
+        self._rows: list[tuple[int, Values]] = [(0, {}), (0, {})]
+
+    def add(self, value: float, number: int, values: Values) -> None:
+        if value < self._low:
+            self._low, self._rows[0] = value, (number, values)
+        if value > self._high:
+            self._high, self._rows[1] = value, (number, values)
+
+    @property
+    def rows(self) -> dict[int, Values]:
+        """The values of both rows, by number; empty if the factor is never active."""
+        return dict(self._rows) if self._low <= self._high else {}
 
 
 def all_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
