@@ -138,15 +138,8 @@ def _environment(findings: Findings, at: Located) -> dict[str, Any] | None:
     parts = findings.section(at, run.ENVIRONMENT_ENTRY)
     if parts is None or findings.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
         return None
-    written = parts["environment"]
-    inner = (
-        {"name": written} if isinstance(written.value, str) else findings.section(written, run.ENVIRONMENT)
-    )
-    if inner is None or findings.missing(written.place, inner, run.ENVIRONMENT):
-        return None
-    uid = TEXT.read(findings, inner["uid"], "an environment's uid") if "uid" in inner else ""
-    name = CLASS_NAME.read(findings, inner["name"], "name")
     result = {"environment": parts["environment"].value}
+    sound = _is_environment(findings, parts["environment"])
     for key in ("reward", "state_transformer"):
         if key in parts and not _nameless(parts[key].value):
             optional_class(findings, parts[key], key, key)
@@ -154,7 +147,16 @@ def _environment(findings: Findings, at: Located) -> dict[str, Any] | None:
     if "frames" in parts:
         run.ENVIRONMENT_ENTRY.keys["frames"].read(findings, parts["frames"], "frames")
         result["frames"] = parts["frames"].value
-    return result if uid is not None and name is not None else None
+    return result if sound else None
+
+
+def _is_environment(findings: Findings, at: Located) -> bool:
+    """Return whether the uid and the class of an environment are valid; report them if not."""
+    parts = {"name": at} if isinstance(at.value, str) else findings.section(at, run.ENVIRONMENT)
+    if parts is None or findings.missing(at.place, parts, run.ENVIRONMENT):
+        return False
+    uid = TEXT.read(findings, parts["uid"], "an environment's uid") if "uid" in parts else ""
+    return CLASS_NAME.read(findings, parts["name"], "name") is not None and uid is not None
 
 
 def _nameless(value: Any) -> bool:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
@@ -242,31 +242,34 @@ class Expansion:
             written.append(text or "")
             if text is not None:
                 holes[name] = hole
-        fixed = tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
         built: dict[str, Any] = {}
 
         def new_layout() -> _Layout:
             built.update(self._builder.build({**values, **holes}))
             return self._layout(built, holes)
 
-        layout = self._layouts.get(fixed, new_layout)
-        held = tuple((name, self._key(values[name])) for name in self._holes if name not in layout.free)
+        layout = self._layouts.get(self._keys_without(holes, values), new_layout)
 
         def new_structure() -> _Structure:
-            if not built or layout.free != holes.keys():
-                free = {name: self._holes[name] for name in layout.free}
-                return self._structure(self._builder.build({**values, **free}), values, number)
-            return self._structure(built, values, number)
+            if built and layout.free == holes.keys():
+                return self._structure(built, values, number)
+            free = {name: self._holes[name] for name in layout.free}
+            return self._structure(self._builder.build({**values, **free}), values, number)
 
-        structure = self._structures.get((held, layout.free), new_structure)
+        key = self._keys_without(layout.free, values), layout.free
+        structure = self._structures.get(key, new_structure)
         if not structure.closed:
             for repetition in range(self.spec.repetitions):
                 self._check_run(values, number, repetition)
         for warning in structure.warnings:
-            self._warnings.setdefault((warning.path, warning.message), warning)
+            self.warn(warning)
         hashed = ["", ""]
         hashed += [json_scalar(values[name]) if name in layout.free else "" for name in self._holes]
         return Row(layout.template, structure.template, written, hashed, structure.closed)
+
+    def _keys_without(self, holes: Container[str], values: Values) -> tuple[tuple[str, Any], ...]:
+        """Return the names and keys of the values that are not in ``holes``."""
+        return tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
 
     def _key(self, value: Any) -> Any:
         """Return a key that distinguishes values; ``1``, ``1.0`` and ``True`` are different."""

@@ -74,10 +74,10 @@ class Targets:
     def check(self, factors: Sequence[Factor], places: Sequence[Place]) -> None:
         """Report factors with paths that lead nowhere in any document, and factors with overlapping paths."""
         taken: dict[int, dict[Keys, str]] = {}
-        for factor, place in zip(factors, places, strict=True):
+        for factor, path in zip(factors, places, strict=True):
             fault = self._target_fault(factor, taken)
             if fault is not None:
-                self._findings.error((*place, "path"), fault)
+                self._findings.error((*path, "path"), fault)
 
     def _target_fault(self, factor: Factor, taken: dict[int, dict[Keys, str]]) -> str | None:
         """Return the problem of a factor's path, or None.
@@ -335,10 +335,10 @@ class _Reader:
         """Read the design; None if it is invalid."""
         findings = self._findings
         findings.missing((), self._parts, DESIGN)
-        sections = {
-            key: part for key, part in self._parts.items() if key != "version" or part.value is not None
-        }
-        uid, seed, version = header(findings, sections)
+        # null stands for the default version
+        uid, seed, version = header(
+            findings, {k: part for k, part in self._parts.items() if k != "version" or part.value is not None}
+        )
         errors = findings.count
         base = self._base()
         version = version or (base or {}).get("version") or DOCUMENT_VERSION
@@ -347,20 +347,33 @@ class _Reader:
         by_path, written = read_factors(findings, self._part("factors"), of_schedule)
         places = {factor.name: at.place for factor, at in zip(by_path, written, strict=True)}
         documents = _documents(base, schedule) if findings.count == errors else None
-        search = read_search(findings, self._searched())
-        arsenai = {"definitions": None, "schedule": ()}
-        if schedule is not None:
-            arsenai = {key: self._parts[key].value for key in arsenai}
-        spec = DesignSpec(
+        spec = self._without_factors(uid, seed, version)
+        if schedule is None:
+            spec = replace(spec, base=base)
+        else:
+            written_form = {key: self._parts[key].value for key in ("definitions", "schedule")}
+            spec = replace(spec, **written_form | {"schedule": _phase_list(written_form["schedule"])})
+        at_execution = self._part("execution")
+        execution = None if at_execution is None else read_execution(findings, at_execution)
+        # sections that name factors or phases are read after these
+        if documents is not None:
+            targets = Targets(findings, documents, of_schedule)
+            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
+        return None if findings.errors else self._checked(spec, execution, places)
+
+    def _without_factors(self, uid: str, seed: int, version: str) -> DesignSpec:
+        """Read the sections that name neither factors nor parts of the documents."""
+        search = read_search(self._findings, self._searched())
+        return DesignSpec(
             uid=uid,
             seed=seed,
             version=version,
             repetitions=int(self._value("repetitions")) if search is None else search.seeds,
             max_runs=self._max_runs(),
             output=self._value("output"),
-            base=base,
-            definitions=arsenai["definitions"],
-            schedule=_phase_list(arsenai["schedule"]),
+            base=None,
+            definitions=None,
+            schedule=(),
             axes=(),
             constraints=(),
             sampler=self._sampler(),
@@ -369,15 +382,8 @@ class _Reader:
             analysis=AnalysisSpec(),
             resolved={},
             search=search,
-            source=findings.source,
+            source=self._findings.source,
         )
-        at_execution = self._part("execution")
-        execution = None if at_execution is None else read_execution(findings, at_execution)
-        # sections that name factors or phases are read after these
-        if documents is not None:
-            targets = Targets(findings, documents, of_schedule)
-            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
-        return None if findings.errors else self._checked(spec, execution, places)
 
     def _joined(
         self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
@@ -417,7 +423,7 @@ class _Reader:
             self._findings.warn(path, message)
         spec = replace(spec, lines=self._lines, places=places)
         for path, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
-            self._findings.error(spec.place(path), message)
+            self._findings.error(spec.written_at(path), message)
         whole = resolved(spec, execution)
         return replace(
             spec,

@@ -338,7 +338,7 @@ class DesignSpec:
         """
         return {outcome.name: outcome for outcome in self.outcomes}[name]
 
-    def place(self, path: Place) -> Place:
+    def written_at(self, path: Place) -> Place:
         """Return where ``path`` stands in the document; factors of a list are found by name.
 
         Args:
@@ -357,8 +357,8 @@ class DesignSpec:
         Returns:
             The problem, with the file and the line of the path, or of the nearest part above it.
         """
-        place = self.place(path)
-        lines = (self.lines.get(join(place[:length])) for length in range(len(place), 0, -1))
+        written = self.written_at(path)
+        lines = (self.lines.get(join(written[:length])) for length in range(len(written), 0, -1))
         return Problem(
             message, join(path), self.source, next((line for line in lines if line is not None), None)
         )

@@ -224,16 +224,16 @@ def _compared(
     given_points: bool,
 ) -> tuple[str, ...]:
     """Return the names of ``written`` that are factors with levels."""
-    place = () if at is None else at.place
+    path = () if at is None else at.place
     kinds = {factor.name: factor.kind for factor in factors}
     compared = []
     for name in written:
         if name not in kinds:
             near = did_you_mean_factor(name, factors)
-            findings.error(place, f"compare names {name!r}, which is no factor{near}")
+            findings.error(path, f"compare names {name!r}, which is no factor{near}")
         # explicit points have few values of a number, which can be compared
         elif kinds[name] != "levels" and not given_points:
-            findings.error(place, f"compare names {name!r}, which has no levels that could be compared")
+            findings.error(path, f"compare names {name!r}, which has no levels that could be compared")
         else:
             compared.append(name)
     return tuple(compared)

@@ -150,16 +150,11 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
     representatives: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
-    extremes: dict[str, _Extremes] = {
-        factor.name: _Extremes() for factor in spec.factors if not factor.levels
-    }
+    extremes = {factor.name: _Extremes() for factor in spec.factors if not factor.levels}
     for number, values in _numbered(spec, rows):
-        levels = set()
-        for name, value in values.items():
-            if name in extremes and value is not INACTIVE:
-                extremes[name].add(value, number, values)
-            else:
-                levels.add((name, repr(value)))
+        for name, extreme in extremes.items():
+            extreme.add(values[name], number, values)
+        levels = {(name, repr(v)) for name, v in values.items() if name not in extremes or v is INACTIVE}
         combination = tuple(repr(values[name]) for name in structural)
         new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
         if new or not levels <= seen:
@@ -178,7 +173,10 @@ class _Extremes:
         self._low, self._high = math.inf, -math.inf
         self._rows: list[tuple[int, Values]] = [(0, {}), (0, {})]
 
-    def add(self, value: float, number: int, values: Values) -> None:
+    def add(self, value: Any, number: int, values: Values) -> None:
+        """Add the next row; ``value`` may be ``INACTIVE``."""
+        if value is INACTIVE:
+            return
         if value < self._low:
             self._low, self._rows[0] = value, (number, values)
         if value > self._high:

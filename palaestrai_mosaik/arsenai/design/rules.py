@@ -110,19 +110,16 @@ def _scenario_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[F
     axis_of = {factor.name: axis.name for axis in spec.axes for factor in axis.factors}
     axis_of |= {axis.name: axis.name for axis in spec.axes}
     # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
-    decided = {axis_of[name] for name in robustness.by or spec.analysis.compare if name in axis_of}
+    by = robustness.by or spec.analysis.compare
+    decided = {axis_of[name] for name in by if name in axis_of}
     path = (*_ROBUSTNESS, "over")
     for name in robustness.over:
         if name not in axis_of:
             yield path, f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
         elif axis_of[name] in decided:
             yield path, f"over names {name!r}, which is a factor of the decision (by), or zipped with one"
-    factors = {factor.name for factor in spec.factors}
-    if (
-        _decision(spec, robustness)
-        and factors.issuperset(robustness.by)
-        and decided.issuperset(axis.name for axis in spec.axes)
-    ):
+    names = {factor.name for factor in spec.factors}
+    if _decision(spec, robustness) and names.issuperset(robustness.by) and len(decided) == len(spec.axes):
         yield (
             _ROBUSTNESS,
             "robustness needs a factor beside those of the decision (by): else there are no scenarios",
