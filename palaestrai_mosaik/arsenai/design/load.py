@@ -335,10 +335,7 @@ class _Reader:
         """Read the design; None if it is invalid."""
         findings = self._findings
         findings.missing((), self._parts, DESIGN)
-        # null stands for the default version
-        uid, seed, version = header(
-            findings, {k: part for k, part in self._parts.items() if k != "version" or part.value is not None}
-        )
+        uid, seed, version = self._header()
         errors = findings.count
         base = self._base()
         version = version or (base or {}).get("version") or DOCUMENT_VERSION
@@ -347,12 +344,10 @@ class _Reader:
         by_path, written = read_factors(findings, self._part("factors"), of_schedule)
         places = {factor.name: at.place for factor, at in zip(by_path, written, strict=True)}
         documents = _documents(base, schedule) if findings.count == errors else None
-        spec = self._without_factors(uid, seed, version)
-        if schedule is None:
-            spec = replace(spec, base=base)
-        else:
-            written_form = {key: self._parts[key].value for key in ("definitions", "schedule")}
-            spec = replace(spec, **written_form | {"schedule": _phase_list(written_form["schedule"])})
+        spec = replace(self._without_factors(uid, seed, version), base=base)
+        if schedule is not None:
+            definitions, phases = (self._parts[key].value for key in ("definitions", "schedule"))
+            spec = replace(spec, definitions=definitions, schedule=_phase_list(phases))
         at_execution = self._part("execution")
         execution = None if at_execution is None else read_execution(findings, at_execution)
         # sections that name factors or phases are read after these
@@ -360,6 +355,12 @@ class _Reader:
             targets = Targets(findings, documents, of_schedule)
             spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
         return None if findings.errors else self._checked(spec, execution, places)
+
+    def _header(self) -> tuple[str, int, str]:
+        """Read uid, seed and version; a version of null is left out."""
+        version = self._part("version")
+        parts = {key: part for key, part in self._parts.items() if key != "version"}
+        return header(self._findings, parts if version is None else {**parts, "version": version})
 
     def _without_factors(self, uid: str, seed: int, version: str) -> DesignSpec:
         """Read the sections that name neither factors nor parts of the documents."""

@@ -142,11 +142,7 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
     that are no numbers (classes, names, lists) change the structure of documents, so all of their combinations that
     occur are included, up to :data:`MOST_COMBINATIONS`.
     """
-    structural = [
-        factor.name
-        for factor in spec.factors
-        if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
-    ]
+    structural = _structural(spec)
     representatives: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
@@ -164,6 +160,15 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
     for extreme in extremes.values():
         representatives |= extreme.rows
     return dict(sorted(representatives.items()))
+
+
+def _structural(spec: DesignSpec) -> list[str]:
+    """Return the factors with a level that is no number."""
+    return [
+        factor.name
+        for factor in spec.factors
+        if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
+    ]
 
 
 class _Extremes:

@@ -361,11 +361,15 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
     if refused and sampler.made_for != method.name:
         yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
-        able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
-        yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
+        yield _lacking_groups(method, sampler)
     missing = method.check(spec)
     if missing is not None:
         yield f"{method.name} cannot be computed: {missing}"
+
+
+def _lacking_groups(method: Method, sampler: Sampler) -> str:
+    able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
+    return f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
 
 
 def _fitting_methods(sampler: Sampler) -> list[str]:
