@@ -209,7 +209,9 @@ def _check_conditions(
     findings: Findings, at: Located | None, texts: Sequence[str], outcomes: Sequence[OutcomeSpec]
 ) -> None:
     # a design without named outcomes gets those of its runs, which are not known yet
-    for text in texts if at is not None and outcomes else ():
+    if at is None or not outcomes:
+        return
+    for text in texts:
         try:
             read_condition(text, [outcome.name for outcome in outcomes])
         except DocumentError as error:
