@@ -1,13 +1,49 @@
-"""Designs made of nothing but factors, for what needs no run document; and designs over functions."""
+"""Designs made of nothing but factors, for what needs no run document; and designs over functions or the dummy document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named
+import pytest
+from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named, phase
 
 from palaestrai_mosaik.arsenai.design.model import AnalysisSpec, Axis, DesignSpec, Factor, SamplerSpec
+from palaestrai_mosaik.core.errors import DocumentError
+from palaestrai_mosaik.experiment import RunDocument, from_mapping
+
+
+def refused(function: Callable[..., object], *arguments: Any, **keys: Any) -> DocumentError:
+    """Return the error with which a call is refused."""
+    with pytest.raises(DocumentError) as raised:
+        function(*arguments, **keys)
+    return raised.value
+
+
+def base(*phases: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a run document without uid and seed; without phases, the dummy phase and one that inherits it."""
+    return {
+        "version": "3.5",
+        "schedule": [{f"phase_{i}": content} for i, content in enumerate(phases or (phase(), {}))],
+        "run_config": {"conditions": [named(VANILLA_RUN)]},
+    }
+
+
+def over_base(factors: Mapping[str, Any], *phases: dict[str, Any] | None, **keys: Any) -> dict[str, Any]:
+    """Return a design over that document as plain data."""
+    return {"uid": "d", "seed": 7, "version": "3.5", "base": base(*phases), "factors": {**factors}, **keys}
+
+
+def checked_documents(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of the run documents that expansions check from now on."""
+    names: list[str] = []
+
+    def checked(data: dict[str, Any], source: str, **keys: Any) -> RunDocument:
+        names.append(source)
+        return from_mapping(data, source, **keys)
+
+    monkeypatch.setattr("palaestrai_mosaik.arsenai.design.expansion.from_mapping", checked)
+    return names
 
 
 def number(name: str = "x", low: float | None = 0.0, high: float | None = 1.0, **more: Any) -> Factor:

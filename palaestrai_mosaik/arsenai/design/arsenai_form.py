@@ -42,8 +42,6 @@ _SINGLE = ("simulation", "phase_config")
 #: topics that are set for each agent
 BY_AGENT: tuple[Topic, Topic] = ("sensors", "actuators")
 
-#: index of the phase, topic, key of the agent in the definitions
-SlotKey = tuple[int, Topic, str | None]
 #: environment uid -> local ids
 IdSet = dict[str, list[str]]
 
@@ -53,30 +51,19 @@ class Definitions:
     """All definitions, in the form of a run document.
 
     Attributes:
-        environments: entry of the run document by name.
-        agents: entry of the run document by name.
+        entries: definition by topic and name, None if it is invalid. Sets of sensors and actuators are local ids by
+            environment uid.
         loads: ``load`` by agent and phase.
-        sensors: local ids by name and environment uid.
-        actuators: local ids by name and environment uid.
-        simulation: entry of the run document by name.
-        phase_config: entry of the run document by name.
         run_config: the run configuration.
     """
 
-    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    entries: dict[str, dict[str, Any]] = field(default_factory=lambda: {topic: {} for topic in TOPICS})
     loads: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sensors: dict[str, IdSet] = field(default_factory=dict)
-    actuators: dict[str, IdSet] = field(default_factory=dict)
-    simulation: dict[str, dict[str, Any]] = field(default_factory=dict)
-    phase_config: dict[str, dict[str, Any]] = field(default_factory=dict)
     run_config: dict[str, Any] = field(default_factory=dict)
-    #: all names of a topic, including those of invalid definitions
-    names: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(TOPICS, ()))
 
     def ids(self, topic: str, names: Sequence[str], uids: Sequence[str]) -> list[str]:
         """Return the full ids of the sets ``names`` in the environments ``uids``, without duplicates."""
-        sets = [getattr(self, topic)[name] for name in names]
+        sets = [self.entries[topic][name] for name in names]
         return list(
             dict.fromkeys(f"{uid}.{local}" for uid in uids for ids in sets for local in ids.get(uid, ()))
         )
@@ -98,33 +85,21 @@ def read_definitions(findings: Findings, at: Located, phases: Sequence[str]) -> 
     if parts is None:
         return result
     findings.missing(at.place, parts, DEFINITIONS)
-    result.names = {topic: _names(parts[topic]) if topic in parts else () for topic in TOPICS}
     uids = _uids(parts.get("environments"))
-
-    def agent(findings: Findings, definition: Located) -> dict[str, Any] | None:
-        return _agent(findings, definition, phases, result.loads)
-
-    def ids(findings: Findings, definition: Located) -> IdSet | None:
-        return _id_set(findings, definition, uids)
-
     readers: dict[str, Callable[[Findings, Located], Any]] = {
         "environments": _environment,
-        "agents": agent,
-        "sensors": ids,
-        "actuators": ids,
+        "agents": lambda findings, at: _agent(findings, at, phases, result.loads),
+        "sensors": lambda findings, at: _id_set(findings, at, uids),
+        "actuators": lambda findings, at: _id_set(findings, at, uids),
         "simulation": _simulation,
         "phase_config": _phase_config,
     }
     for topic, reader in readers.items():
         if topic in parts:
-            setattr(result, topic, _named(findings, parts[topic], topic, reader))
+            result.entries[topic] = _named(findings, parts[topic], topic, reader)
     if "run_config" in parts and findings.section(parts["run_config"], run.RUN_CONFIG) is not None:
         result.run_config = parts["run_config"].value
     return result
-
-
-def _names(at: Located) -> tuple[str, ...]:
-    return tuple(str(key) for key in at.value) if isinstance(at.value, dict) else ()
 
 
 def _uids(at: Located | None) -> tuple[str, ...]:
@@ -137,20 +112,17 @@ def _uids(at: Located | None) -> tuple[str, ...]:
 def _named(
     findings: Findings, at: Located, topic: str, reader: Callable[[Findings, Located], Any]
 ) -> dict[str, Any]:
-    """Read every definition of a topic with ``reader``, and return the results by name."""
+    """Read every definition of a topic with ``reader``, and return the results by name, None if invalid."""
     if not isinstance(at.value, dict):
         findings.error(at.place, f"definitions.{topic} must be a mapping from names, found {show(at.value)}")
         return {}
     read: dict[str, Any] = {}
     for key in at.value:
-        if not isinstance(key, str) or not key:
-            findings.error(
-                (*at.place, key), f"a name in definitions.{topic} must be a string, found {show(key)}"
-            )
+        if isinstance(key, str) and key:
+            read[key] = reader(findings, at.child(key))
             continue
-        entry = reader(findings, at.child(key))
-        if entry is not None:
-            read[key] = entry
+        read[str(key)] = None
+        findings.error((*at.place, key), f"a name in definitions.{topic} must be a string, found {show(key)}")
     return read
 
 
@@ -166,15 +138,8 @@ def _environment(findings: Findings, at: Located) -> dict[str, Any] | None:
     parts = findings.section(at, run.ENVIRONMENT_ENTRY)
     if parts is None or findings.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
         return None
-    written = parts["environment"]
-    inner = (
-        {"name": written} if isinstance(written.value, str) else findings.section(written, run.ENVIRONMENT)
-    )
-    if inner is None or findings.missing(written.place, inner, run.ENVIRONMENT):
-        return None
-    uid = TEXT.read(findings, inner["uid"], "an environment's uid") if "uid" in inner else ""
-    name = CLASS_NAME.read(findings, inner["name"], "name")
     result = {"environment": parts["environment"].value}
+    sound = _is_environment(findings, parts["environment"])
     for key in ("reward", "state_transformer"):
         if key in parts and not _nameless(parts[key].value):
             optional_class(findings, parts[key], key, key)
@@ -182,7 +147,16 @@ def _environment(findings: Findings, at: Located) -> dict[str, Any] | None:
     if "frames" in parts:
         run.ENVIRONMENT_ENTRY.keys["frames"].read(findings, parts["frames"], "frames")
         result["frames"] = parts["frames"].value
-    return result if uid is not None and name is not None else None
+    return result if sound else None
+
+
+def _is_environment(findings: Findings, at: Located) -> bool:
+    """Return whether the uid and the class of an environment are valid; report them if not."""
+    parts = {"name": at} if isinstance(at.value, str) else findings.section(at, run.ENVIRONMENT)
+    if parts is None or findings.missing(at.place, parts, run.ENVIRONMENT):
+        return False
+    uid = TEXT.read(findings, parts["uid"], "an environment's uid") if "uid" in parts else ""
+    return CLASS_NAME.read(findings, parts["name"], "name") is not None and uid is not None
 
 
 def _nameless(value: Any) -> bool:
@@ -295,24 +269,73 @@ def _phase_config(findings: Findings, at: Located) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """``$req``: all entries of ``phase`` for the topic, or only its entry ``index``."""
+class Slot:
+    """A topic of a phase (``sensors`` and ``actuators`` of one agent), and its alternatives."""
 
-    phase: int
+    key: Choice
+    options: tuple[tuple[Entry, ...], ...]
+    labels: tuple[str, ...]
+    written: tuple[Any, ...]
+
+    def possible(self) -> dict[str, None]:
+        """Return all names that any alternative can resolve to, in order."""
+        return {name: None for option in self.options for entry in option for name in _possible(entry)}
+
+    def chosen(self, choices: Mapping[Choice, int]) -> tuple[str, ...]:
+        """Return the names that the slot resolves to, if every slot has its alternative in ``choices``."""
+        names: list[str] = []
+        for entry in self.options[choices.get(self.key, 0)]:
+            if isinstance(entry, str):
+                names.append(entry)
+                continue
+            requested = entry.slot.chosen(choices)
+            names += requested if entry.index is None else (requested[entry.index],)
+        return tuple(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``$req``: all entries of the topic in the phase named ``phase``, or only its entry ``index``."""
+
+    phase: str
+    slot: Slot
     index: int | None = None
 
 
 Entry = str | Request
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A topic of a phase (``sensors`` and ``actuators`` of one agent), and its alternatives."""
+def least_count(option: Sequence[Entry]) -> int:
+    """Return the least number of names that an alternative can resolve to."""
+    return sum(
+        min(map(least_count, entry.slot.options)) if isinstance(entry, Request) and entry.index is None else 1
+        for entry in option
+    )
 
-    key: SlotKey
-    options: tuple[tuple[Entry, ...], ...]
-    labels: tuple[str, ...]
-    written: tuple[Any, ...]
+
+def _possible(entry: Entry) -> dict[str, None]:
+    """Return the names that an entry of an alternative can resolve to."""
+    if isinstance(entry, str):
+        return {entry: None}
+    if entry.index is None:
+        return entry.slot.possible()
+    names: dict[str, None] = {}
+    for option in entry.slot.options:
+        # after an entry of unknown length, any name is possible
+        fixed = all(isinstance(source, str) or source.index is not None for source in option)
+        for source in (option[entry.index],) if fixed else option:
+            names |= _possible(source)
+    return names
+
+
+def _label(option: Sequence[Entry]) -> str:
+    texts = [
+        entry
+        if isinstance(entry, str)
+        else f"{entry.phase}{'' if entry.index is None else f'[{entry.index}]'}"
+        for entry in option
+    ]
+    return "+".join(texts) or "none"
 
 
 @dataclass
@@ -360,7 +383,7 @@ class ScheduleReader:
                 at.place, f"{topic} must be a mapping from agents to alternatives, found {show(at.value)}"
             )
             return
-        agents = self._definitions.names["agents"]
+        agents = self._definitions.entries["agents"]
         for agent in at.value:
             if agent in agents:
                 self._add(phase, topic, agent, at.child(agent))
@@ -377,27 +400,17 @@ class ScheduleReader:
             self._findings.error(at.place, f"{topic} needs at least one alternative")
             return
         options = [self._option(topic, agent, item) for item in listed]
-        if any(option is None for option in options):
-            return
         read = tuple(option for option in options if option is not None)
-        labels = tuple(self._label(option) for option in read)
+        if len(read) < len(options):
+            return
+        labels = tuple(map(_label, read))
         for index, label in enumerate(labels):
             if label in labels[:index]:
                 self._findings.error(
                     listed[index].place, f"the alternative {label!r} of {topic} is given twice"
                 )
-        key: SlotKey = (len(self._phases) - 1, topic, agent)
+        key = Choice(len(self._phases) - 1, topic, agent)
         phase.slots[topic, agent] = Slot(key, read, labels, tuple(item.value for item in listed))
-
-    def _label(self, option: tuple[Entry, ...]) -> str:
-        texts = []
-        for entry in option:
-            if isinstance(entry, str):
-                texts.append(entry)
-            else:
-                index = "" if entry.index is None else f"[{entry.index}]"
-                texts.append(f"{self._phases[entry.phase].name}{index}")
-        return "+".join(texts) or "none"
 
     def _option(self, topic: Topic, agent: str | None, at: Located) -> tuple[Entry, ...] | None:
         """Read one alternative; None if it is invalid."""
@@ -420,7 +433,7 @@ class ScheduleReader:
             return None
         if at.value.lstrip().startswith("$"):
             return self._request(topic, agent, at)
-        names = self._definitions.names[topic]
+        names = self._definitions.entries[topic]
         if at.value in names:
             return at.value
         allowed = f"; defined: {', '.join(names)}" if names else ""
@@ -433,52 +446,47 @@ class ScheduleReader:
     def _request(self, topic: Topic, agent: str | None, at: Located) -> Request | None:
         match = _REQUEST.fullmatch(at.value.strip())
         arguments = _arguments(match["arguments"]) if match is not None else None
-        if arguments is None or not arguments.keys() <= {"phase", "index"} or "phase" not in arguments:
+        if arguments is None:
             self._findings.error(
                 at.place, f"{at.value!r} is not understood; written: $req(phase=0, index=0), or $req(phase=0)"
             )
             return None
-        slot = self._requested(arguments["phase"], (topic, agent), at)
-        if slot is None:
+        number = self._earlier(arguments["phase"], at)
+        slot = None if number is None else self._requested(number, topic, agent, at)
+        if number is None or slot is None:
             return None
-        phase, index = self._source(arguments["phase"]) or 0, arguments.get("index")
+        phase, index = self._phases[number].name, arguments.get("index")
         if index is None or topic in _SINGLE or topic in BY_AGENT:
-            return Request(phase)
-        least = min(entry_count(self._phases, slot, option) for option in slot.options)
+            return Request(phase, slot)
+        least = min(map(least_count, slot.options))
         if index.isdecimal() and int(index) < least:
-            return Request(phase, int(index))
+            return Request(phase, slot, int(index))
         self._findings.error(
             at.place,
-            f"{at.value!r}: index is {index}; phase {phase} always has {topic} 0 to {least - 1} only",
+            f"{at.value!r}: index is {index}; phase {number} always has {topic} 0 to {least - 1} only",
         )
         return None
 
-    def _requested(self, text: str, which: tuple[Topic, str | None], at: Located) -> Slot | None:
-        """Return the slot of the earlier phase ``text``, or None if it does not exist."""
-        here = len(self._phases) - 1
-        phase = self._source(text)
-        if phase is None or phase >= here:
-            earlier = ", ".join(
-                f"{i} ({earlier_phase.name})" for i, earlier_phase in enumerate(self._phases[:here])
-            )
-            self._findings.error(
-                at.place,
-                f"{at.value!r} must name an earlier phase; earlier ones: {earlier or 'none, this is the first'}",
-            )
-            return None
-        slot = self._phases[phase].slots.get(which)
+    def _earlier(self, text: str, at: Located) -> int | None:
+        """Return the index of the earlier phase with the index or name ``text``, or None if there is none."""
+        names = [phase.name for phase in self._phases[:-1]]
+        number = int(text) if text.isdecimal() else names.index(text) if text in names else len(names)
+        if number < len(names):
+            return number
+        earlier = ", ".join(f"{index} ({name})" for index, name in enumerate(names))
+        self._findings.error(
+            at.place,
+            f"{at.value!r} must name an earlier phase; earlier ones: {earlier or 'none, this is the first'}",
+        )
+        return None
+
+    def _requested(self, phase: int, topic: Topic, agent: str | None, at: Located) -> Slot | None:
+        """Return a slot of the earlier phase with this index, or None if it does not exist."""
+        slot = self._phases[phase].slots.get((topic, agent))
         if slot is None and not self._faulty:
-            topic, agent = which
             for_agent = f" for agent {agent!r}" if agent is not None else ""
             self._findings.error(at.place, f"phase {phase} has no {topic}{for_agent} that could be requested")
         return slot
-
-    def _source(self, text: str) -> int | None:
-        """Return the index of the phase with the index or name ``text``."""
-        if text.isdecimal():
-            return int(text)
-        names = [phase.name for phase in self._phases]
-        return names.index(text) if text in names else None
 
     def _complete(self, phase: Phase, at: Located) -> None:
         """Check that the phase has everything it needs."""
@@ -486,8 +494,8 @@ class ScheduleReader:
             if (topic, None) not in phase.slots:
                 self._findings.error(at.place, f"the phase {phase.name!r} needs the key {topic!r}")
         slot = phase.slots.get(("agents", None))
-        for agent in possible(self._phases, slot) if slot is not None else ():
-            definition = self._definitions.agents.get(agent, {})
+        for agent in slot.possible() if slot is not None else ():
+            definition = self._definitions.entries["agents"][agent] or {}
             for topic in BY_AGENT if definition.get("bodies") is None else ():
                 if (topic, agent) not in phase.slots and topic not in definition:
                     self._findings.error(
@@ -503,74 +511,14 @@ def _listed(at: Located) -> list[Located]:
 
 
 def _arguments(text: str) -> dict[str, str] | None:
-    """Parse the arguments of a request; None if they are invalid."""
+    """Parse the arguments of a request: ``phase``, and perhaps ``index``; None if they are invalid."""
     arguments: dict[str, str] = {}
     for piece in text.split(","):
-        key, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals or not value or key in arguments:
+        key, _, value = (part.strip() for part in piece.partition("="))
+        if key not in ("phase", "index") or not value or key in arguments:
             return None
         arguments[key] = value
-    return arguments
-
-
-def entry_count(phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...]) -> int:
-    """Return the least number of names that an alternative can resolve to."""
-    count = 0
-    for entry in option:
-        if isinstance(entry, Request) and entry.index is None:
-            source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
-            count += min(entry_count(phases, source, alternative) for alternative in source.options)
-        else:
-            count += 1
-    return count
-
-
-def possible(phases: Sequence[Phase], slot: Slot) -> dict[str, None]:
-    """Return all names that any alternative of a slot can resolve to, in order."""
-    names: dict[str, None] = {}
-    for option in slot.options:
-        for entry in option:
-            if isinstance(entry, str):
-                names[entry] = None
-                continue
-            source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
-            if entry.index is None:
-                names |= possible(phases, source)
-                continue
-            for alternative in source.options:
-                names |= _possible_at(phases, source, alternative, entry.index)
-    return names
-
-
-def _possible_at(
-    phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...], index: int
-) -> dict[str, None]:
-    """Return the names that the entry ``index`` of an alternative can resolve to."""
-    if all(isinstance(entry, str) or entry.index is not None for entry in option):
-        entry = option[index]
-        if isinstance(entry, str):
-            return {entry: None}
-        source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
-        return {
-            name: None
-            for alternative in source.options
-            for name in _possible_at(phases, source, alternative, entry.index or 0)
-        }
-    # after an entry of unknown length, any name is possible
-    return possible(phases, Slot(slot.key, (option,), (), ()))
-
-
-def chosen_names(phases: Sequence[Phase], slot: Slot, chosen: Mapping[SlotKey, int]) -> tuple[str, ...]:
-    """Return the names that a slot resolves to, if every slot has its alternative in ``chosen``."""
-    names: list[str] = []
-    for entry in slot.options[chosen.get(slot.key, 0)]:
-        if isinstance(entry, str):
-            names.append(entry)
-            continue
-        source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
-        requested = chosen_names(phases, source, chosen)
-        names += requested if entry.index is None else (requested[entry.index],)
-    return tuple(names)
+    return arguments if "phase" in arguments else None
 
 
 # --- from the schedule to run documents -----------------------------------------------------
@@ -590,15 +538,14 @@ class Schedule:
         factors = []
         for number, phase in enumerate(self.phases):
             for slot in phase.slots.values():
-                index, topic, agent = slot.key
                 count = len(slot.options)
-                if index == number and count > 1:
-                    name = ".".join((phase.name, topic, *((agent,) if agent is not None else ())))
+                if slot.key.phase == number and count > 1:
+                    _, topic, agent = slot.key
                     factors.append(
                         Factor(
-                            name,
+                            ".".join((phase.name, topic, *((agent,) if agent is not None else ()))),
                             "levels",
-                            choice=Choice(number, topic, agent if topic in BY_AGENT else None),
+                            choice=slot.key,
                             levels=slot.written,
                             labels=slot.labels,
                             weights=(1 / count,) * count,
@@ -606,42 +553,38 @@ class Schedule:
                     )
         return factors
 
-    def document(self, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
+    def document(self, chosen: Mapping[Choice, int]) -> dict[str, Any]:
         """Build the run document with the alternatives in ``chosen``, and the first ones of all other slots."""
         schedule = [{phase.name: self._phase(phase, chosen)} for phase in self.phases]
         _write_out([next(iter(phase.values())) for phase in schedule])
         run_config = self.definitions.run_config
         return with_mappings({"version": self._version, "schedule": schedule, "run_config": run_config})
 
-    def _phase(self, phase: Phase, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
-        names = {
-            topic: chosen_names(self.phases, slot, chosen)
-            for (topic, agent), slot in phase.slots.items()
-            if agent is None
-        }
-        defined = self.definitions
-        environments = [defined.environments[name] for name in names["environments"]]
+    def _phase(self, phase: Phase, chosen: Mapping[Choice, int]) -> dict[str, Any]:
+        names = {topic: slot.chosen(chosen) for (topic, agent), slot in phase.slots.items() if agent is None}
+        defined = self.definitions.entries
+        environments = [defined["environments"][name] for name in names["environments"]]
         uids = tuple(str(uid_of(entry["environment"])) for entry in environments)
         result: dict[str, Any] = {
             "environments": environments,
             "agents": [self._agent(phase, name, uids, chosen) for name in names["agents"]],
-            "simulation": dict(defined.simulation[names["simulation"][0]]),
+            "simulation": dict(defined["simulation"][names["simulation"][0]]),
         }
         if "phase_config" in names:
-            result["phase_config"] = dict(defined.phase_config[names["phase_config"][0]])
+            result["phase_config"] = dict(defined["phase_config"][names["phase_config"][0]])
         return result
 
     def _agent(
-        self, phase: Phase, key: str, uids: tuple[str, ...], chosen: Mapping[SlotKey, int]
+        self, phase: Phase, key: str, uids: tuple[str, ...], chosen: Mapping[Choice, int]
     ) -> dict[str, Any]:
-        agent = dict(self.definitions.agents[key])
+        agent = dict(self.definitions.entries["agents"][key])
         load = self.definitions.loads.get(key, {}).get(phase.name)
         if load is not None:
             agent["load"] = load
         for topic in BY_AGENT:
             slot = phase.slots.get((topic, key))
             if slot is not None:
-                sets = chosen_names(self.phases, slot, chosen)
+                sets = slot.chosen(chosen)
                 key_of_ids = (topic, sets, uids)
                 if key_of_ids not in self._ids:
                     self._ids[key_of_ids] = self.definitions.ids(topic, sets, uids)
@@ -668,14 +611,16 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
             seen.clear()
         before = names
         parts = [(("agents", agent["name"]), agent) for agent in phase["agents"]]
-        parts += [((topic, ""), phase[topic]) for topic in ("simulation", "phase_config") if topic in phase]
+        parts += [((topic, ""), phase[topic]) for topic in _SINGLE if topic in phase]
         for which, part in parts:
-            words = [run.PHASE_CONFIG.spellings.get(key, key) for key in part]
-            kept = seen.setdefault(which, {})
-            for key in kept:
-                if key not in words:
-                    part[key] = None
-            kept |= dict.fromkeys(words)
+            _write_nulls(part, seen.setdefault(which, {}))
+
+
+def _write_nulls(part: dict[str, Any], kept: dict[str, None]) -> None:
+    """Write null for every key of ``kept`` that ``part`` lacks, and add its keys to ``kept``."""
+    words = [run.PHASE_CONFIG.spellings.get(key, key) for key in part]
+    part.update({key: None for key in kept if key not in words})
+    kept |= dict.fromkeys(words)
 
 
 def read_schedule(findings: Findings, definitions: Located, schedule: Located, version: str) -> Schedule:

@@ -57,10 +57,8 @@ def keep(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def _column(axis: Axis, factor: Factor, coordinate: FloatArray) -> list[Any]:
     if factor.kind == "levels":
-        labels_or_levels = factor.labels if factor.choice is not None else factor.levels
-        return [
-            labels_or_levels[index] for index in distributions.levels(distributions.shares(axis), coordinate)
-        ]
+        levels = factor.row_levels
+        return [levels[index] for index in distributions.levels(distributions.shares(axis), coordinate)]
     if not distributions.bounded(factor):
         coordinate = np.clip(coordinate, distributions.INSIDE, 1 - distributions.INSIDE)
     decoded = distributions.values(factor, coordinate).tolist()

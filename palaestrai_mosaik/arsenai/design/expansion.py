@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
@@ -26,7 +26,7 @@ from palaestrai_mosaik.experiment import RunDocument, canonical_json, dumps, fro
 from palaestrai_mosaik.experiment.model import join
 from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
 
-from .arsenai_form import SlotKey, schedule_of
+from .arsenai_form import schedule_of
 from .model import INACTIVE, DesignSpec, Factor
 
 #: path of a run's document, relative to the folder
@@ -242,31 +242,34 @@ class Expansion:
             written.append(text or "")
             if text is not None:
                 holes[name] = hole
-        fixed = tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
         built: dict[str, Any] = {}
 
         def new_layout() -> _Layout:
             built.update(self._builder.build({**values, **holes}))
             return self._layout(built, holes)
 
-        layout = self._layouts.get(fixed, new_layout)
-        held = tuple((name, self._key(values[name])) for name in self._holes if name not in layout.free)
+        layout = self._layouts.get(self._keys_without(holes, values), new_layout)
 
         def new_structure() -> _Structure:
-            if not built or layout.free != holes.keys():
-                free = {name: self._holes[name] for name in layout.free}
-                return self._structure(self._builder.build({**values, **free}), values, number)
-            return self._structure(built, values, number)
+            if built and layout.free == holes.keys():
+                return self._structure(built, values, number)
+            free = {name: self._holes[name] for name in layout.free}
+            return self._structure(self._builder.build({**values, **free}), values, number)
 
-        structure = self._structures.get((held, layout.free), new_structure)
+        key = self._keys_without(layout.free, values), layout.free
+        structure = self._structures.get(key, new_structure)
         if not structure.closed:
             for repetition in range(self.spec.repetitions):
                 self._check_run(values, number, repetition)
         for warning in structure.warnings:
-            self._warnings.setdefault((warning.path, warning.message), warning)
+            self.warn(warning)
         hashed = ["", ""]
         hashed += [json_scalar(values[name]) if name in layout.free else "" for name in self._holes]
         return Row(layout.template, structure.template, written, hashed, structure.closed)
+
+    def _keys_without(self, holes: Container[str], values: Values) -> tuple[tuple[str, Any], ...]:
+        """Return the names and keys of the values that are not in ``holes``."""
+        return tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
 
     def _key(self, value: Any) -> Any:
         """Return a key that distinguishes values; ``1``, ``1.0`` and ``True`` are different."""
@@ -410,11 +413,11 @@ class DocumentBuilder:
         }
 
     def _generated(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        chosen: dict[SlotKey, int] = {}
-        for factor in self._choices:
-            choice, label = factor.choice, values[factor.name]
-            if choice is not None and label is not INACTIVE:
-                chosen[choice.phase, choice.topic, choice.agent] = factor.labels.index(label)
+        chosen = {
+            factor.choice: factor.labels.index(label)
+            for factor in self._choices
+            if factor.choice is not None and (label := values[factor.name]) is not INACTIVE
+        }
         assert self._schedule is not None
         return self._schedule.document(chosen)
 

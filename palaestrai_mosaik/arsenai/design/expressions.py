@@ -22,7 +22,7 @@ from typing import Any
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.core.printing import shorten
 
-from .model import INACTIVE, Factor
+from .model import INACTIVE, Factor, is_number
 
 #: Largest length of an expression, and largest number of bits of a number.
 MAX_TEXT = 1000
@@ -313,19 +313,17 @@ class _Parser:
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name not in _FUNCTIONS or node.keywords:
             raise self._refuse(node)
-        count = len(node.args)
+        function, parts = _FUNCTIONS[name], [self._node(part) for part in node.args]
+        count = len(parts)
         if count == 0 or (name == "abs" and count != 1):
             raise _fault(self._text, f"gives {name} {count} values")
-        function = _FUNCTIONS[name]
-        parts = [self._node(part) for part in node.args]
-        if count == 1:
-            first = parts[0]
-            if name == "abs":
-                return lambda values: abs(_number(first(values)))
-            if not isinstance(node.args[0], (ast.List, ast.Tuple)):
-                raise _fault(self._text, f"gives {name} one value; it takes several")
-            return lambda values: function([_number(item) for item in first(values)])
-        return lambda values: function([_number(part(values)) for part in parts])
+        if name == "abs":
+            return lambda values: abs(_number(parts[0](values)))
+        if count > 1:
+            return lambda values: function([_number(part(values)) for part in parts])
+        if not isinstance(node.args[0], (ast.List, ast.Tuple)):
+            raise _fault(self._text, f"gives {name} one value; it takes several")
+        return lambda values: function([_number(item) for item in parts[0](values)])
 
 
 _READERS: dict[Any, Callable[[_Parser, Any], _Node]] = {
@@ -362,7 +360,7 @@ def _value(operand: Any) -> Any:
 
 def _number(operand: Any) -> Any:
     value = _value(operand)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         raise TypeError(f"{value!r} is no number")
     return value
 
@@ -377,8 +375,7 @@ def _bounded(value: Any) -> Any:
 
 def _ordered(symbol: str, compare: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
     a, b = _value(a), _value(b)
-    numbers = all(isinstance(operand, (int, float)) and not isinstance(operand, bool) for operand in (a, b))
-    if not numbers and not (isinstance(a, str) and isinstance(b, str)):
+    if not (is_number(a) and is_number(b)) and not (isinstance(a, str) and isinstance(b, str)):
         raise TypeError(f"{symbol!r} compares two numbers or two strings, found {a!r} and {b!r}")
     return compare(a, b)
 

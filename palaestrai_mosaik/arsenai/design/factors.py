@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from palaestrai_mosaik.core.errors import DocumentError
@@ -13,8 +14,18 @@ from palaestrai_mosaik.experiment.paths import Path
 
 from . import distributions
 from .merge import default_name
-from .model import Axis, Distribution, Factor, Kind, did_you_mean_factor
-from .vocabulary import CONTINUOUS, DISCRETE, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
+from .model import Axis, Distribution, Factor, Kind, did_you_mean_factor, is_number
+from .vocabulary import (
+    CONTINUOUS,
+    DISCRETE,
+    FACTOR,
+    PARAMETERS,
+    RESERVED,
+    TYPES,
+    UNBOUNDED,
+    read_key,
+    read_parts,
+)
 
 _LONGEST_LABEL = 60
 #: largest difference of the sum of weights from 1 at which they are not normalised, so that writing them out changes
@@ -37,20 +48,16 @@ def read_factors(
     """
     if at is None:
         return [], []
-    if isinstance(at.value, dict):
-        items = [(str(key), at.child(key)) for key in at.value]
-    elif isinstance(at.value, list):
-        items = [("", at.child(index)) for index in range(len(at.value))]
-    else:
+    if not isinstance(at.value, dict | list):
         findings.error(at.place, f"factors must be a list, or a mapping from names, found {show(at.value)}")
         return [], []
     factors: list[Factor] = []
     written: list[Located] = []
     taken = {factor.name: "the schedule" for factor in of_schedule}
-    for key, item in items:
-        reader = _FactorReader(findings, item, key)
+    for key, item in _entries(at):
+        reader = _FactorReader(findings, item, "" if key is None else str(key))
         factor, name = reader.factor(), reader.name
-        if name and name in taken:
+        if name in taken:
             findings.error(
                 item.place,
                 f"two factors have the name {name!r} (the other: {taken[name]}); give each its own 'name'",
@@ -65,6 +72,13 @@ def read_factors(
     return factors, written
 
 
+def _entries(at: Located) -> list[tuple[Any, Located]]:
+    """Return the entries of a list, or those of a mapping with their keys."""
+    if isinstance(at.value, dict):
+        return [(key, at.child(key)) for key in at.value]
+    return [(None, item) for item in items_of(at)]
+
+
 class _FactorReader:
     """Reads one entry of ``factors``."""
 
@@ -72,9 +86,8 @@ class _FactorReader:
         self._findings = findings
         self._at = at
         self._errors = findings.count
-        section = findings.section(at, FACTOR) or {}
         # null removes a value of a parent design
-        self._parts = {word: part for word, part in section.items() if part.value is not None}
+        self._parts = read_parts(findings, at, FACTOR) or {}
         self.name = self._name(key)
 
     def _error(self, key: str, message: str) -> None:
@@ -82,18 +95,16 @@ class _FactorReader:
         self._findings.error(part.place if part is not None else self._at.place, message)
 
     def _value(self, key: str) -> Any:
-        """Read the value of a key that does not depend on others."""
-        return FACTOR.keys[key].read(self._findings, self._parts.get(key), FACTOR.keys[key].title or key)
+        return read_key(self._findings, FACTOR, self._parts, key)
 
     def _name(self, key: str) -> str:
         part = self._parts.get("name")
+        name = key or default_name(self._at.value)
         if part is not None:
             name = TEXT.read(self._findings, part, "a factor's name") or ""
             if key and name and key != name:
                 self._error("name", f"the factor is called {key!r} by its key and {name!r} here; keep one")
-        else:
-            name = key or default_name(self._at.value)
-        if name != name.strip() or any(not letter.isprintable() for letter in name) or len(name) > 100:
+        if name != name.strip() or not name.isprintable() or len(name) > 100:
             self._error(
                 "name",
                 f"a factor's name has at most 100 printable characters, none of them at an end a space; "
@@ -109,7 +120,7 @@ class _FactorReader:
     def factor(self) -> Factor | None:
         """Read the factor; None if it is invalid."""
         findings, parts = self._findings, self._parts
-        if not isinstance(self._at.value, dict) or findings.missing(self._at.place, parts, FACTOR):
+        if "path" not in parts:
             return None
         path = self._path()
         when, create, uncertain = (self._value(key) for key in ("when", "create", "uncertain"))
@@ -144,20 +155,28 @@ class _FactorReader:
     def _levels(self) -> dict[str, Any]:
         self._refuse(CONTINUOUS, "levels")
         at = self._parts["levels"]
-        labels: list[str] = []
         if isinstance(at.value, dict):
-            levels = list(at.value.values())
-            labels = [str(key) for key in at.value]
+            levels, labels = list(at.value.values()), list(map(str, at.value))
             if "labels" in self._parts:
                 self._error(
                     "labels", "levels given as a mapping have their keys as labels; leave 'labels' out"
                 )
         elif isinstance(at.value, list):
-            levels = at.value
-            labels = self._labels(levels)
+            levels, labels = at.value, self._labels(at.value)
         else:
             self._error("levels", f"levels must be a list, or a mapping from labels, found {show(at.value)}")
             return {}
+        self._check_levels(levels, labels)
+        return {
+            "kind": "levels",
+            "levels": tuple(levels),
+            "labels": tuple(labels),
+            "weights": self._weights(len(levels)),
+            "ordered": self._value("ordered"),
+        }
+
+    def _check_levels(self, levels: Sequence[Any], labels: Sequence[str]) -> None:
+        """Report too few levels, and levels or labels that are given twice."""
         if len(levels) < 2:
             self._error("levels", f"a factor needs at least two levels, found {len(levels)}")
         for index, label in enumerate(labels):
@@ -167,67 +186,52 @@ class _FactorReader:
                 )
         texts = [canonical_json(level) for level in levels]
         for index, text in enumerate(texts):
-            first = texts.index(text)
-            if first < index and labels[index : index + 1] != labels[first : first + 1]:
+            if labels[index] != labels[texts.index(text)]:
                 self._error(
                     "levels", f"the level {show(levels[index])} is given twice; use 'weights' instead"
                 )
-        return {
-            "kind": "levels",
-            "levels": tuple(levels),
-            "labels": tuple(labels),
-            "weights": self._weights(len(levels)),
-            "ordered": self._value("ordered"),
-        }
+
+    def _for_levels(self, key: str, count: int) -> list[Located] | None:
+        """Return the entries of a list with one for each level; None if it is missing or invalid."""
+        part = self._parts.get(key)
+        if part is None:
+            return None
+        items = items_of(part) if isinstance(part.value, list) else None
+        if items is None or len(items) != count:
+            many = show(part.value) if items is None else len(items)
+            self._error(key, f"{key} must be a list of {count}, one for each level, found {many}")
+            return None
+        return items
 
     def _labels(self, levels: Sequence[Any]) -> list[str]:
-        part = self._parts.get("labels")
-        if part is None:
-            labels = [level_text(level) for level in levels]
-            if any(len(label) > _LONGEST_LABEL for label in labels):
-                self._error("levels", f"levels of more than {_LONGEST_LABEL} characters need 'labels'")
-            return labels
-        if not isinstance(part.value, list) or len(part.value) != len(levels):
-            self._error(
-                "labels", f"labels must be a list of {len(levels)}, one for each level, found {_many(part)}"
-            )
+        items = self._for_levels("labels", len(levels))
+        if items is not None:
+            return [self._label(item) for item in items]
+        if "labels" in self._parts:
             return [str(number) for number in range(len(levels))]
-        labels = []
-        for index in range(len(part.value)):
-            item = part.child(index)
-            if (
-                not isinstance(item.value, (str, int, float))
-                or item.value == ""
-                or isinstance(item.value, bool)
-            ):
-                self._findings.error(
-                    item.place, f"a label must be a non-empty string, found {show(item.value)}"
-                )
-            labels.append(level_text(item.value))
+        labels = [level_text(level) for level in levels]
+        if any(len(label) > _LONGEST_LABEL for label in labels):
+            self._error("levels", f"levels of more than {_LONGEST_LABEL} characters need 'labels'")
         return labels
 
-    def _weights(self, count: int) -> tuple[float, ...]:
-        part = self._parts.get("weights")
-        if part is None:
-            return (1 / count,) * count if count else ()
-        if not isinstance(part.value, list) or len(part.value) != count:
-            self._error(
-                "weights", f"weights must be a list of {count}, one for each level, found {_many(part)}"
-            )
-            return ()
-        weights = [self._weight(part.child(index)) for index in range(count)]
-        if any(math.isnan(weight) for weight in weights):
-            return ()
-        total = math.fsum(weights)
-        if abs(total - 1) <= _SUM:
-            return tuple(weights)
-        return tuple(weight / total for weight in weights)
+    def _label(self, at: Located) -> str:
+        if at.value == "" or not (isinstance(at.value, str) or is_number(at.value)):
+            self._findings.error(at.place, f"a label must be a non-empty string, found {show(at.value)}")
+        return level_text(at.value)
 
-    def _weight(self, at: Located) -> float:
-        if _is_number(at.value) and at.value > 0:
-            return float(at.value)
-        self._findings.error(at.place, f"a weight must be a number above 0, found {show(at.value)}")
-        return math.nan
+    def _weights(self, count: int) -> tuple[float, ...]:
+        items = self._for_levels("weights", count)
+        if items is None:
+            return (1 / count,) * count if count else ()
+        weights = []
+        for item in items:
+            if is_number(item.value) and 0 < item.value <= sys.float_info.max:
+                weights.append(float(item.value))
+            else:
+                message = f"a weight must be a number above 0, found {show(item.value)}"
+                self._findings.error(item.place, message)
+        total = math.fsum(weights)
+        return tuple(weights if abs(total - 1) <= _SUM else (weight / total for weight in weights))
 
     # continuous values
 
@@ -237,15 +241,16 @@ class _FactorReader:
         kind: Kind = self._value("type")
         if "type" in self._parts and self._parts["type"].value not in TYPES:
             return {}
-        low, high = self._number("low"), self._number("high")
+        low, high = self._value("low"), self._value("high")
         self._check_parameters(dist)
-        params = {word: value for word in PARAMETERS[dist] if (value := self._number(word)) is not None}
-        factor = {"kind": kind, "dist": dist, "low": low, "high": high, "params": params}
+        params = {word: value for word in PARAMETERS[dist] if (value := self._value(word)) is not None}
         if self._findings.count == self._errors:
-            self._check(factor)
+            ends = math.nan if low is None else low, math.nan if high is None else high
+            for word, message in (*_range_faults(dist, *ends), *_value_faults(kind, *ends, params)):
+                self._error(word, message)
         if dist == "triangular" and "mode" not in params and low is not None and high is not None:
             params["mode"] = (low + high) / 2
-        return factor
+        return {"kind": kind, "dist": dist, "low": low, "high": high, "params": params}
 
     def _check_parameters(self, dist: Distribution) -> None:
         """Report parameters that the distribution does not have, and those that are missing."""
@@ -260,39 +265,31 @@ class _FactorReader:
                 hint = "" if parameters or len(parts) > 2 else "; or give 'levels'"
                 self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
 
-    def _number(self, word: str) -> float | None:
-        part = self._parts.get(word)
-        if part is None:
-            return None
-        if not _is_number(part.value):
-            self._error(word, f"{word} must be a finite number, found {show(part.value)}")
-            return None
-        return float(part.value)
 
-    def _check(self, factor: Mapping[str, Any]) -> None:
-        """Check the range and the parameters of a distribution, which are numbers or None."""
-        dist, low, high, params = (factor[key] for key in ("dist", "low", "high", "params"))
-        if low is not None:
-            self._check_low(dist, low, high)
-        if dist == "lognormal" and high is not None and high <= 0:
-            self._error("high", f"high of lognormal must be above 0, found {high:g}")
-        if params.get("std", 1.0) <= 0:
-            self._error("std", f"std must be above 0, found {params['std']:g}")
-        mode = params.get("mode")
-        if None not in (mode, low, high) and not low <= mode <= high:
-            self._error("mode", f"mode ({mode:g}) must lie from low ({low:g}) to high ({high:g})")
-        for word in ("low", "high") if factor["kind"] == "int" else ():
-            end = factor[word]
-            if end is not None and not end.is_integer():
-                self._error(word, f"{word} of an int factor must be a whole number, found {end:g}")
+def _range_faults(dist: Distribution, low: float, high: float) -> Iterator[tuple[str, str]]:
+    """Yield the problems of a distribution's range, NaN without an end; comparisons with NaN are false."""
+    if low >= high:
+        yield "low", f"low ({low:g}) must be below high ({high:g})"
+    if dist == "loguniform" and low <= 0:
+        yield "low", f"low of loguniform must be above 0, found {low:g}"
+    if dist == "lognormal" and low < 0:
+        yield "low", f"low of lognormal must be 0 or above, found {low:g}"
+    if dist == "lognormal" and high <= 0:
+        yield "high", f"high of lognormal must be above 0, found {high:g}"
 
-    def _check_low(self, dist: str, low: float, high: float | None) -> None:
-        if high is not None and low >= high:
-            self._error("low", f"low ({low:g}) must be below high ({high:g})")
-        if dist == "loguniform" and low <= 0:
-            self._error("low", f"low of loguniform must be above 0, found {low:g}")
-        if dist == "lognormal" and low < 0:
-            self._error("low", f"low of lognormal must be 0 or above, found {low:g}")
+
+def _value_faults(
+    kind: Kind, low: float, high: float, params: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
+    """Yield the problems of a distribution's parameters, and of the ends of whole numbers."""
+    std, mode = params.get("std", math.nan), params.get("mode", math.nan)
+    if std <= 0:
+        yield "std", f"std must be above 0, found {std:g}"
+    if mode < low or mode > high:
+        yield "mode", f"mode ({mode:g}) must lie from low ({low:g}) to high ({high:g})"
+    for word, end in (("low", low), ("high", high)):
+        if kind == "int" and math.isfinite(end) and not end.is_integer():
+            yield word, f"{word} of an int factor must be a whole number, found {end:g}"
 
 
 def level_text(level: Any) -> str:
@@ -302,20 +299,6 @@ def level_text(level: Any) -> str:
     if isinstance(level, float) and math.isfinite(level):
         return repr(level)
     return canonical_json(level)
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether ``value`` is a number that a float can represent."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _many(at: Located) -> str:
-    return f"{len(at.value)}" if isinstance(at.value, list) else show(at.value)
 
 
 # --- axes ---------------------------------------------------------------------------------
@@ -346,11 +329,10 @@ def read_axes(
 
 def _zips(findings: Findings, factors: Sequence[Factor], at: Located | None) -> list[Axis]:
     """Return the axes of zipped factors, named by the keys of a mapping, or else after their factors."""
-    if at is None or at.value is None:
+    if at is None:
         return []
-    named = isinstance(at.value, dict)
-    entries = list(at.value.values()) if named else at.value
-    if not isinstance(entries, list) or not all(isinstance(member, list) for member in entries):
+    entries = _entries(at)
+    if not isinstance(at.value, dict | list) or any(not isinstance(item.value, list) for _, item in entries):
         findings.error(
             at.place,
             "zip must be a list of lists of factors, [[a, b], [c, d]], or a mapping from names to such "
@@ -358,52 +340,50 @@ def _zips(findings: Findings, factors: Sequence[Factor], at: Located | None) -> 
         )
         return []
     taken: dict[str, str] = {}
-    zips = []
-    for key in at.value if named else range(len(entries)):
-        item = at.child(key)
-        members = sorted(_members(findings, factors, item, taken, "zip"), key=factors.index)
-        name = key if named else "+".join(member.name for member in members)
-        if len(item.value) < 2:
-            findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
-        elif len(members) < 2 or not _fit(findings, item, members):
-            continue  # reported already
-        elif not isinstance(name, str) or not name or any(name == factor.name for factor in factors):
-            message = f"a zip's name must be a string that no factor has, found {show(name)}"
-            findings.error(item.place, message)
-        else:
-            zips.append(Axis(name, tuple(members)))
-    return zips
+    zips = [_zip(findings, factors, name, item, taken) for name, item in entries]
+    return [axis for axis in zips if axis is not None]
 
 
-def _fit(findings: Findings, at: Located, members: Sequence[Factor]) -> bool:
-    """Return whether factors can vary as one; report a problem if they cannot."""
-    discrete = [factor for factor in members if factor.kind == "levels"]
-    if not discrete:
-        return True
-    other = next((factor for factor in members if factor.kind != "levels"), None)
-    if other is not None:
-        findings.error(
-            at.place,
-            f"zipped factors must all have levels, or none of them: {discrete[0].name!r} has, {other.name!r} "
-            "has not",
-        )
-        return False
-    first = discrete[0]
-    for factor in discrete[1:]:
+def _zip(
+    findings: Findings, factors: Sequence[Factor], name: Any, at: Located, taken: dict[str, str]
+) -> Axis | None:
+    """Return the axis of the factors in a list; None if they cannot vary as one."""
+    members = sorted(_members(findings, factors, at, taken, "zip"), key=factors.index)
+    if name is None:
+        name = "+".join(member.name for member in members)
+    if len(at.value) < 2:
+        fault: str | None = f"a zip needs at least two factors, found {len(at.value)}"
+    elif len(members) < 2:
+        return None  # reported already
+    else:
+        fault = _misfit(members)
+    if fault is None and (not isinstance(name, str) or not name or name in {f.name for f in factors}):
+        fault = f"a zip's name must be a string that no factor has, found {show(name)}"
+    if fault is not None:
+        findings.error(at.place, fault)
+        return None
+    return Axis(name, tuple(members))
+
+
+def _misfit(members: Sequence[Factor]) -> str | None:
+    """Return why factors cannot vary as one, or None."""
+    first = next((factor for factor in members if factor.kind == "levels"), None)
+    if first is None:
+        return None
+    for factor in sorted(members, key=lambda member: member.kind == "levels"):
+        if factor.kind != "levels":
+            return (
+                f"zipped factors must all have levels, or none of them: {first.name!r} has, {factor.name!r} "
+                "has not"
+            )
         if len(factor.levels) != len(first.levels):
-            findings.error(
-                at.place,
+            return (
                 f"zipped factors must have as many levels: {first.name!r} has {len(first.levels)}, "
-                f"{factor.name!r} has {len(factor.levels)}",
+                f"{factor.name!r} has {len(factor.levels)}"
             )
-            return False
         if factor.weights != first.weights:
-            findings.error(
-                at.place,
-                f"zipped factors must have the same weights: {first.name!r} and {factor.name!r} differ",
-            )
-            return False
-    return True
+            return f"zipped factors must have the same weights: {first.name!r} and {factor.name!r} differ"
+    return None
 
 
 def _members(
@@ -430,34 +410,38 @@ def _groups(
     findings: Findings, factors: Sequence[Factor], axes: Sequence[Axis], at: Located | None
 ) -> dict[str, str]:
     """Return the group of every axis in one; any of its factors puts the axis there."""
-    if at is None or at.value is None:
+    if at is None:
         return {}
     if not isinstance(at.value, dict):
         findings.error(
             at.place, f"groups must be a mapping from names to lists of factors, found {show(at.value)}"
         )
         return {}
-    axis_of = {factor.name: axis for axis in axes for factor in axis.factors}
+    axis_of = {factor.name: axis.name for axis in axes for factor in axis.factors}
     taken: dict[str, str] = {}
     groups: dict[str, str] = {}
-    for name in at.value:
-        item = at.child(name)
-        if not isinstance(name, str) or not name:
-            findings.error(item.place, f"a group's name must be a string, found {show(name)}")
-            continue
-        if name in axis_of:
-            findings.error(
-                item.place, f"a group and a factor have the same name, {name!r}; rename one of them"
-            )
-        if not isinstance(item.value, list) or not item.value:
-            findings.error(item.place, f"a group must be a list of factors, found {show(item.value)}")
-            continue
-        for factor in _members(findings, factors, item, taken, "group"):
-            axis = axis_of[factor.name]
-            if groups.setdefault(axis.name, name) != name:
+    for name, item in _entries(at):
+        for factor in _group(findings, factors, name, item, taken):
+            group = groups.setdefault(axis_of[factor.name], name)
+            if group != name:
                 findings.error(
                     item.place,
-                    f"{factor.name!r} is zipped with a factor of group {groups[axis.name]!r}: they vary as one, "
+                    f"{factor.name!r} is zipped with a factor of group {group!r}: they vary as one, "
                     "so they belong to one group",
                 )
     return groups
+
+
+def _group(
+    findings: Findings, factors: Sequence[Factor], name: Any, at: Located, taken: dict[str, str]
+) -> list[Factor]:
+    """Return the factors of a group; none if its name or its list is invalid."""
+    if not isinstance(name, str) or not name:
+        findings.error(at.place, f"a group's name must be a string, found {show(name)}")
+        return []
+    if any(name == factor.name for factor in factors):
+        findings.error(at.place, f"a group and a factor have the same name, {name!r}; rename one of them")
+    if not isinstance(at.value, list) or not at.value:
+        findings.error(at.place, f"a group must be a list of factors, found {show(at.value)}")
+        return []
+    return _members(findings, factors, at, taken, "group")

@@ -25,7 +25,6 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import DocumentError, Problem
 from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.printing import count
-from palaestrai_mosaik.core.printing import count as counted
 from palaestrai_mosaik.experiment import content_digest, dumps
 from palaestrai_mosaik.experiment import load as load_run
 
@@ -346,7 +345,7 @@ class DesignFolder:
     def _repr_html_(self) -> str:
         """Describe the folder, its number of runs and its factors for a notebook."""
         counts = self.manifest["counts"]
-        facts = f"{self.path}: {counted(counts['rows'], 'row')}, {counted(counts['runs'], 'run')}"
+        facts = f"{self.path}: {count(counts['rows'], 'row')}, {count(counts['runs'], 'run')}"
         return described(self.spec, facts)
 
     def verify(self) -> list[Problem]:

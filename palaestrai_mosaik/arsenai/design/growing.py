@@ -7,8 +7,6 @@ readers always see a consistent beginning of the search.
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ from .model import DesignSpec
 from .rows import ExpandedRow, SampledRows
 from .samplers.sampler import Sample
 from .settings import FOLDER, JOURNAL
-from .writer import labels_of, manifest, manifest_text, planned_run, sample_text
+from .writer import Register, planned_runs, refuse_another
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +59,9 @@ class GrowingFolder:
         self.restored: list[str] = []
         #: the number of rows in the folder before this process added any
         self._rows_before = 0
-        self._labels = [labels_of(factor) for factor in spec.factors]
-        #: the point of each row, its lines in the table, and its checksums
         self._unit: list[tuple[float, ...]] = []
-        self._lines: list[str] = []
-        self._sums: list[str] = []
-        self._firsts: dict[int, int] = {}
-        self._documents = 0
+        self._table = io.StringIO()
+        self._register = Register(spec, self._table)
         self._written = -1
 
     @staticmethod
@@ -117,74 +111,44 @@ class GrowingFolder:
         """
         if setting.number != self.rows:
             raise ValueError(f"row {setting.number} is not the next one, {self.rows}")
-        runs, texts = self.planned(setting)
-        self._put(runs, texts)
-        values = self.values(setting.unit)
-        factors = zip(self.spec.factors, self._labels, strict=True)
-        cells = [label(values[factor.name]) for factor, label in factors]
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
-        for run, text in zip(runs, texts, strict=True):
-            if text is not None:
-                digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
-                self._sums.append(f"{digest}  {run.file}\n")
-                self._documents += 1
-            writer.writerow([run.row, run.repetition, run.uid, run.run, run.file, run.seed, run.hash, *cells])
-        self._lines.append(table.getvalue())
+        files.make_folder(self.path / folder.RUNS)
+        self._register.add(self._row(setting), self.expansion, self._put)
         self._unit.append(setting.unit)
-        if setting.first != setting.number:
-            self._firsts[setting.number] = setting.first
 
     def write_documents(self, setting: Setting) -> list[PlannedRun]:
         """Write the documents of any row, not only the next one, and return its runs."""
-        runs, texts = self.planned(setting)
-        self._put(runs, texts)
+        files.make_folder(self.path / folder.RUNS)
+        runs = []
+        for run, data in planned_runs(self.expansion, self._row(setting)):
+            runs.append(run)
+            if data is not None:
+                self._put(run, data)
         return runs
 
-    def _put(self, runs: Sequence[PlannedRun], texts: Sequence[str | None]) -> None:
-        files.make_folder(self.path / folder.RUNS)
-        for run, text in zip(runs, texts, strict=True):
-            if text is not None:
-                data = text.encode("utf-8")
-                if not _holds(self.path / run.file, data):
-                    if run.row < self._rows_before:
-                        self.restored.append(run.file)
-                    files.write_bytes(self.path / run.file, data, durable=False)
+    def _put(self, run: PlannedRun, data: bytes) -> None:
+        if not _holds(self.path / run.file, data):
+            if run.row < self._rows_before:
+                self.restored.append(run.file)
+            files.write_bytes(self.path / run.file, data, durable=False)
 
-    def planned(self, setting: Setting) -> tuple[list[PlannedRun], list[str | None]]:
-        """Return the runs of a row, and the document of each; None instead of a duplicate document."""
+    def planned(self, setting: Setting) -> list[PlannedRun]:
+        """Return the runs of a row."""
+        return [run for run, _ in planned_runs(self.expansion, self._row(setting))]
+
+    def _row(self, setting: Setting) -> ExpandedRow:
         values = self.values(setting.unit)
         documents = self.expansion.row(values, setting.number)
-        row = ExpandedRow(setting.number, values, documents, setting.name, setting.first)
-        pairs = [planned_run(self.expansion, row, repetition) for repetition in range(self.spec.repetitions)]
-        return [run for run, _ in pairs], [text for _, text in pairs]
+        return ExpandedRow(setting.number, values, documents, setting.name, setting.first)
 
     def write(self) -> None:
         """Write the tables, if rows have been added since the last time."""
         if self._written == self.rows:
             return
-        spec, rows = self.spec, self.rows
-        unit = np.array(self._unit, dtype=np.float64).reshape(rows, len(spec.axes))
-        sample = Sample(unit, np.arange(rows, dtype=np.int64))
-        header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(
-            [*folder.COLUMNS, *(factor.name for factor in spec.factors)]
-        )
-        texts = {
-            folder.TABLE: header.getvalue() + "".join(self._lines),
-            folder.DESIGN: dumps(dict(spec.resolved)),
-            folder.SAMPLE: sample_text(spec, sample),
-        }
-        sums = list(self._sums)
-        for name, text in texts.items():
-            data = text.encode("utf-8")
-            if name != folder.DESIGN:
-                files.write_bytes(self.path / name, data, durable=False)
-            sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
-        files.write_text(self.path / folder.CHECKSUMS, "".join(sums), durable=False)
-        data_of = manifest(spec, SampledRows(sample, rows), self._firsts, self._documents)
-        files.write_text(self.path / folder.MANIFEST, manifest_text(data_of), durable=False)
-        self._written = rows
+        unit = np.array(self._unit, dtype=np.float64).reshape(self.rows, len(self.spec.axes))
+        sample = Sample(unit, np.arange(self.rows, dtype=np.int64))
+        files.write_text(self.path / folder.TABLE, self._table.getvalue(), durable=False)
+        self._register.write(self.path, SampledRows(sample, self.rows))
+        self._written = self.rows
 
 
 def _check(spec: DesignSpec, path: Path) -> None:
@@ -199,22 +163,20 @@ def _check(spec: DesignSpec, path: Path) -> None:
         design = {"uid": written.uid, "hash": written.hash}
     else:
         foreign = [
-            name for name in os.listdir(path) if name not in (folder.RUNS, folder.DESIGN, folder.TABLE)
+            name for name in os.listdir(path) if name not in folder.GENERATED and not name.startswith(".")
         ]
-        foreign = [name for name in foreign if name not in folder.GENERATED and not name.startswith(".")]
         if foreign:
             refuse(
                 path,
                 f"the folder is not empty and no search's folder ({', '.join(foreign[:5])}); name another one",
             )
         return
-    if design["hash"] != spec.hash:
-        refuse(
-            path,
-            f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
-            f"{spec.uid!r} with hash {spec.hash[:12]}. A search goes on with a larger budget or another 'confirm'; "
-            "all else makes another one: name another folder (-o)",
-        )
+    refuse_another(
+        path,
+        design,
+        spec,
+        "A search goes on with a larger budget or another 'confirm'; all else makes another one: name another folder (-o)",
+    )
 
 
 def _holds(file: Path, data: bytes) -> bool:

@@ -19,26 +19,25 @@ from palaestrai_mosaik.experiment.fields import (
     Findings,
     Located,
     integer,
-    items_of,
     show,
     show_unquoted,
 )
-from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.paths import Changes, Keys, with_mappings
 from palaestrai_mosaik.experiment.paths import Path as DocumentPath
 from palaestrai_mosaik.experiment.vocabulary import TOP
 from palaestrai_mosaik.experiment.yaml_text import Lines
 
-from .arsenai_form import Schedule, SlotKey, read_schedule
+from .arsenai_form import Schedule, read_schedule
 from .expressions import Expression
 from .factors import read_axes, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
 from .model import (
     AnalysisSpec,
+    Choice,
     DesignSpec,
     Factor,
     SamplerSpec,
-    SearchSpec,
     SeedPolicy,
     identity,
     resolved,
@@ -46,10 +45,10 @@ from .model import (
 from .outcomes import PhaseNames, read_analysis, read_outcomes
 from .search import SAMPLER as SEARCHED
 from .search import read_search
-from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS, read_execution
+from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS, read_execution, read_key, read_texts
 
 #: builds the run document of chosen alternatives
-Documents = Callable[[Mapping[SlotKey, int]], Any]
+Documents = Callable[[Mapping[Choice, int]], Any]
 #: largest number of documents to search for names
 _MOST = 200
 #: largest number of combinations of values to try an expression with
@@ -68,45 +67,43 @@ class Targets:
     def __init__(self, findings: Findings, documents: Documents, choices: Sequence[Factor]):
         self._findings = findings
         self._documents = documents
-        self._slots: list[tuple[SlotKey, int]] = [
-            ((factor.choice.phase, factor.choice.topic, factor.choice.agent), len(factor.levels))
-            for factor in choices
-            if factor.choice is not None
-        ]
+        self._slots = [(factor.choice, len(factor.levels)) for factor in choices if factor.choice is not None]
         varied = ({key: index} for key, count in self._slots for index in range(1, count))
         self._made = [(chosen, documents(chosen)) for chosen in [{}, *varied]]
 
     def check(self, factors: Sequence[Factor], places: Sequence[Place]) -> None:
         """Report factors with paths that lead nowhere in any document, and factors with overlapping paths."""
         taken: dict[int, dict[Keys, str]] = {}
-        for factor, position in zip(factors, places, strict=True):
-            path = DocumentPath.parse(factor.path or "")
-            if path.parts[0] in IDENTITY:
-                self._findings.error(
-                    (*position, "path"),
-                    f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed",
-                )
-                continue
-            results = [path.find(document, factor.create) for _, document in self._made]
-            sound = [(number, result.keys) for number, result in enumerate(results) if result.fault is None]
-            if not sound:
-                fault = self._search(factor, path)
-                if fault is not None:
-                    self._findings.error(
-                        (*position, "path"), f"the path {path.text!r} leads nowhere: {fault}"
-                    )
-            other = next(
-                (name for number, keys in sound if (name := _overlap(taken.get(number, {}), keys))), None
-            )
+        for factor, path in zip(factors, places, strict=True):
+            fault = self._target_fault(factor, taken)
+            if fault is not None:
+                self._findings.error((*path, "path"), fault)
+
+    def _target_fault(self, factor: Factor, taken: dict[int, dict[Keys, str]]) -> str | None:
+        """Return the problem of a factor's path, or None.
+
+        Args:
+            factor: the factor.
+            taken: for each document, the parts that factors set, by keys; those of this factor are added.
+        """
+        path = DocumentPath.parse(factor.path or "")
+        if path.parts[0] in IDENTITY:
+            return f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed"
+        targets = [path.find(document, factor.create) for _, document in self._made]
+        sound = [(number, target.keys) for number, target in enumerate(targets) if target.fault is None]
+        fault = None if sound else self._search(factor, path)
+        if fault is not None:
+            return f"the path {path.text!r} leads nowhere: {fault}"
+        for number, keys in sound:
+            other = _overlap(taken.get(number, {}), keys)
             if other is not None:
-                self._findings.error(
-                    (*position, "path"),
+                return (
                     f"the factors {other!r} and {factor.name!r} set the same part of the document: one path is "
-                    "the other, or lies inside it",
+                    "the other, or lies inside it"
                 )
-                continue
-            for number, keys in sound:
-                taken.setdefault(number, {})[keys] = factor.name
+        for number, keys in sound:
+            taken.setdefault(number, {})[keys] = factor.name
+        return None
 
     def _search(self, factor: Factor, path: DocumentPath) -> str | None:
         """Search a document in which the path leads to a target; return the path's fault if no document has one.
@@ -236,7 +233,7 @@ def _holds(expression: Expression, trial: Sequence[Any], discrete: bool) -> bool
 
 def _trial_values(factor: Factor) -> tuple[Any, ...]:
     if factor.kind == "levels":
-        return factor.labels if factor.choice is not None else factor.levels
+        return factor.row_levels
     if factor.low is not None and factor.high is not None:
         middle = (factor.low + factor.high) / 2
     else:
@@ -311,6 +308,14 @@ def _design(document: Draft) -> DesignSpec:
     return spec
 
 
+#: keys that a design with a search must not have, each with the reason
+_NOT_WITH_SEARCH = {
+    "sampler": "a search proposes its settings itself (search.sampler)",
+    "repetitions": "a search has search.seeds_per_setting",
+    "max_runs": "a search has search.budget",
+}
+
+
 class _Reader:
     """Reads a design, section by section; problems are added to ``findings``."""
 
@@ -330,10 +335,7 @@ class _Reader:
         """Read the design; None if it is invalid."""
         findings = self._findings
         findings.missing((), self._parts, DESIGN)
-        sections = {
-            key: part for key, part in self._parts.items() if key != "version" or part.value is not None
-        }
-        uid, seed, version = header(findings, sections)
+        uid, seed, version = self._header()
         errors = findings.count
         base = self._base()
         version = version or (base or {}).get("version") or DOCUMENT_VERSION
@@ -342,17 +344,37 @@ class _Reader:
         by_path, written = read_factors(findings, self._part("factors"), of_schedule)
         places = {factor.name: at.place for factor, at in zip(by_path, written, strict=True)}
         documents = _documents(base, schedule) if findings.count == errors else None
-        search = self._search()
-        spec = DesignSpec(
+        spec = replace(self._without_factors(uid, seed, version), base=base)
+        if schedule is not None:
+            definitions, phases = (self._parts[key].value for key in ("definitions", "schedule"))
+            spec = replace(spec, definitions=definitions, schedule=_phase_list(phases))
+        at_execution = self._part("execution")
+        execution = None if at_execution is None else read_execution(findings, at_execution)
+        # sections that name factors or phases are read after these
+        if documents is not None:
+            targets = Targets(findings, documents, of_schedule)
+            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
+        return None if findings.errors else self._checked(spec, execution, places)
+
+    def _header(self) -> tuple[str, int, str]:
+        """Read uid, seed and version; a version of null is left out."""
+        version = self._part("version")
+        parts = {key: part for key, part in self._parts.items() if key != "version"}
+        return header(self._findings, parts if version is None else {**parts, "version": version})
+
+    def _without_factors(self, uid: str, seed: int, version: str) -> DesignSpec:
+        """Read the sections that name neither factors nor parts of the documents."""
+        search = read_search(self._findings, self._searched())
+        return DesignSpec(
             uid=uid,
             seed=seed,
             version=version,
             repetitions=int(self._value("repetitions")) if search is None else search.seeds,
             max_runs=self._max_runs(),
             output=self._value("output"),
-            base=base,
-            definitions=self._parts["definitions"].value if schedule is not None else None,
-            schedule=_phase_list(self._parts["schedule"].value) if schedule is not None else (),
+            base=None,
+            definitions=None,
+            schedule=(),
             axes=(),
             constraints=(),
             sampler=self._sampler(),
@@ -361,15 +383,8 @@ class _Reader:
             analysis=AnalysisSpec(),
             resolved={},
             search=search,
-            source=findings.source,
+            source=self._findings.source,
         )
-        at_execution = self._part("execution")
-        execution = None if at_execution is None else read_execution(findings, at_execution)
-        # sections that name factors or phases are read after these
-        if documents is not None:
-            targets = Targets(findings, documents, of_schedule)
-            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
-        return None if findings.errors else self._checked(spec, execution, places)
 
     def _joined(
         self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
@@ -407,16 +422,15 @@ class _Reader:
         wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
         for path, message in doubtful:
             self._findings.warn(path, message)
+        spec = replace(spec, lines=self._lines, places=places)
         for path, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
-            factor_path = places.get(str(path[1])) if path[:1] == ("factors",) and len(path) > 1 else None
-            self._findings.error(path if factor_path is None else (*factor_path, *path[2:]), message)
+            self._findings.error(spec.written_at(path), message)
         whole = resolved(spec, execution)
         return replace(
             spec,
             resolved=whole,
             hash=digest(identity(spec, whole)),
             warnings=self._findings.warnings,
-            lines=_FactorLines(self._lines, places),
         )
 
     # the documents
@@ -464,20 +478,13 @@ class _Reader:
     # the rest
 
     def _constraints(self, factors: Sequence[Factor]) -> tuple[str, ...]:
-        at = self._part("constraints")
-        if at is None:
-            return ()
-        listed = [at] if isinstance(at.value, str) else items_of(at)
-        if not isinstance(at.value, (str, list)):
-            self._findings.error(
-                at.place, f"constraints must be a list of expressions, found {show(at.value)}"
-            )
-        texts = []
-        for item in listed:
-            text = TEXT.read(self._findings, item, "a constraint (an expression over factors)")
-            if text is not None and read_expression(self._findings, text, factors, item.place) is not None:
-                texts.append(text)
-        return tuple(texts)
+        findings, at = self._findings, self._part("constraints")
+        what, entry = "a list of expressions", "a constraint (an expression over factors)"
+        return tuple(
+            item.value
+            for item in read_texts(findings, at, "constraints", what, entry)
+            if read_expression(findings, item.value, factors, item.place) is not None
+        )
 
     def _max_runs(self) -> int | None:
         at = self._part("max_runs")
@@ -486,24 +493,18 @@ class _Reader:
         return limit
 
     def _value(self, key: str) -> Any:
-        """Read the value of a key that does not depend on others."""
-        return DESIGN.keys[key].read(self._findings, self._part(key), DESIGN.keys[key].title or key)
+        return read_key(self._findings, DESIGN, self._parts, key)
 
-    def _search(self) -> SearchSpec | None:
+    def _searched(self) -> Located | None:
+        """Return the section ``search``; report the keys that do not go together with it."""
         at = self._part("search")
-        if at is not None:
-            conflicts = {
-                "sampler": "a search proposes its settings itself (search.sampler)",
-                "repetitions": "a search has search.seeds_per_setting",
-                "max_runs": "a search has search.budget",
-            }
-            for key, why in conflicts.items():
-                part = self._part(key)
-                if part is not None:
-                    self._findings.error(
-                        part.place, f"{key} and search do not go together: {why}; leave one of them out"
-                    )
-        return read_search(self._findings, at)
+        for key, why in _NOT_WITH_SEARCH.items() if at is not None else ():
+            part = self._part(key)
+            if part is not None:
+                self._findings.error(
+                    part.place, f"{key} and search do not go together: {why}; leave one of them out"
+                )
+        return at
 
     def _sampler(self) -> SamplerSpec:
         at = self._part("sampler")
@@ -528,14 +529,14 @@ class _Reader:
                     (*at.place, key), f"an option of a sampler must be a string, found {show(key)}"
                 )
         self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
-        name = n = None
-        if "name" in options:
-            name = TEXT.read(findings, at.child("name"), "the sampler's name")
-        else:
+        fields = {"name": TEXT.called("the sampler's name"), "n": integer(1).called("n (the sampler's size)")}
+        name, n = (
+            field.read(findings, at.child(key), field.title) if key in options else None
+            for key, field in fields.items()
+        )
+        if "name" not in options:
             findings.error(at.place, f"sampler needs the key 'name', which is missing{_name_hint(options)}")
-        if "n" in options:
-            n = integer(1).read(findings, at.child("n"), "n (the sampler's size)")
-        options = {key: value for key, value in options.items() if key not in ("name", "n")}
+        options = {key: value for key, value in options.items() if key not in fields}
         return SamplerSpec(name or DEFAULT_SAMPLER, n, options)
 
     def _policy(self) -> SeedPolicy:
@@ -559,26 +560,6 @@ def _name_hint(options: Mapping[Any, Any]) -> str:
 
     name = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
     return "" if name is None else f"; write {{name: {name}, n: ...}}"
-
-
-class _FactorLines(Mapping[str, int]):
-    """Line numbers by path; factors of a list can also be looked up by name."""
-
-    def __init__(self, lines: Lines, factors: Mapping[str, Place]):
-        self._lines = lines
-        self._paths = {f"factors.{name}": join(path) for name, path in factors.items()}
-
-    def __getitem__(self, path: str) -> int:
-        for name, written in self._paths.items():
-            if path == name or path.startswith(f"{name}."):
-                return self._lines[written + path.removeprefix(name)]
-        return self._lines[path]
-
-    def __iter__(self) -> Any:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
 
 
 def _phase_list(schedule: Any) -> tuple[Any, ...]:

@@ -36,9 +36,8 @@ class MergedFindings(Findings):
         """Return where ``path`` was written."""
         # a part that is missing from all files is reported for the nearest one
         for length in range(len(path), -1 if path else 0, -1):
-            origin = self._origins.get(path[:length])
-            if origin is not None:
-                source, lines, written = origin
+            if path[:length] in self._origins:
+                source, lines, written = self._origins[path[:length]]
                 return source, lines, (*written, *path[length:])
         return self.source, self.lines, path
 

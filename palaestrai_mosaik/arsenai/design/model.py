@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from palaestrai_mosaik.core.errors import Problem, did_you_mean
-from palaestrai_mosaik.experiment.model import join
+from palaestrai_mosaik.experiment.model import Place, join
 
 Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
@@ -35,8 +35,12 @@ class _Inactive(Enum):
 INACTIVE: Final = _Inactive.INACTIVE
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+def is_number(value: Any) -> bool:
+    """Return whether ``value`` is an int or a float, but no boolean."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class Choice(NamedTuple):
     """The part of the schedule that a factor chooses: one alternative of a phase's ``topic``.
 
     Attributes:
@@ -95,6 +99,11 @@ class Factor:
     def nominal(self) -> bool:
         """Whether the levels have no order, so that distances between them are meaningless."""
         return self.kind == "levels" and not self.ordered
+
+    @property
+    def row_levels(self) -> tuple[Any, ...]:
+        """The levels as rows hold them: the labels of a choice, else the levels themselves."""
+        return self.levels if self.choice is None else self.labels
 
 
 def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
@@ -271,6 +280,7 @@ class DesignSpec:
         source: name of the document in messages.
         warnings: warnings about the document.
         lines: number of the line of each path in the document.
+        places: place of each factor of the section ``factors`` in the document, by name.
     """
 
     uid: str
@@ -294,6 +304,7 @@ class DesignSpec:
     source: str = ""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -314,10 +325,7 @@ class DesignSpec:
         Raises:
             KeyError: there is no such factor.
         """
-        for factor in self.factors:
-            if factor.name == name:
-                return factor
-        raise KeyError(name)
+        return {factor.name: factor for factor in self.factors}[name]
 
     def outcome(self, name: str) -> OutcomeSpec:
         """Return the outcome ``name``.
@@ -328,10 +336,16 @@ class DesignSpec:
         Raises:
             KeyError: there is no such outcome.
         """
-        for outcome in self.outcomes:
-            if outcome.name == name:
-                return outcome
-        raise KeyError(name)
+        return {outcome.name: outcome for outcome in self.outcomes}[name]
+
+    def written_at(self, path: Place) -> Place:
+        """Return where ``path`` stands in the document; factors of a list are found by name.
+
+        Args:
+            path: keys and indices, such as ``"factors", "gain", "low"``.
+        """
+        factor = self.places.get(str(path[1])) if len(path) > 1 and path[0] == "factors" else None
+        return path if factor is None else (*factor, *path[2:])
 
     def problem(self, message: str, *path: str | int) -> Problem:
         """Build a problem of the design, for messages.
@@ -343,7 +357,8 @@ class DesignSpec:
         Returns:
             The problem, with the file and the line of the path, or of the nearest part above it.
         """
-        lines = (self.lines.get(join(path[:length])) for length in range(len(path), 0, -1))
+        written = self.written_at(path)
+        lines = (self.lines.get(join(written[:length])) for length in range(len(written), 0, -1))
         return Problem(
             message, join(path), self.source, next((line for line in lines if line is not None), None)
         )
@@ -353,46 +368,39 @@ class DesignSpec:
 
 #: keys that are no part of a design's identity: its folder, and how runs are executed
 _NO_IDENTITY = ("output", "execution")
-#: keys of the search that are no part of a design's identity: how far it goes
-_NO_IDENTITY_OF_SEARCH = ("budget", "confirm", "confirm_pruned")
 #: option of samplers that is no part of a design's identity: how far they go
 NO_IDENTITY_OF_SAMPLER = "until"
+#: keys of sections that are no part of a design's identity: how far a sample or a search goes
+_NO_IDENTITY_IN = {"sampler": (NO_IDENTITY_OF_SAMPLER,), "search": ("budget", "confirm", "confirm_pruned")}
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
     """Convert the design to plain data that can be loaded again, in canonical spelling, with defaults written out."""
-    whole: dict[str, Any] = {
+    search = spec.search
+    rows = {"repetitions": spec.repetitions, "max_runs": spec.max_runs} if search is None else {}
+    if spec.base is not None:
+        documents: dict[str, Any] = {"base": dict(spec.base)}
+    else:
+        documents = {"definitions": spec.definitions, "schedule": list(spec.schedule)}
+    if search is not None:
+        sampling: dict[str, Any] = {"search": _plain_search(search)}
+    else:
+        sampling = {"sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options}}
+    return {
         "uid": spec.uid,
         "seed": spec.seed,
         "version": spec.version,
-    }
-    if spec.search is None:
-        whole |= {"repetitions": spec.repetitions, "max_runs": spec.max_runs}
-    whole["output"] = spec.output
-    if spec.base is not None:
-        whole["base"] = dict(spec.base)
-    else:
-        whole["definitions"] = spec.definitions
-        whole["schedule"] = list(spec.schedule)
-    whole |= {
-        "factors": [_plain_factor(factor) for factor in spec.factors if factor.choice is None],
-        "zip": {
-            axis.name: [item.name for item in axis.factors] for axis in spec.axes if len(axis.factors) > 1
-        },
-        "groups": {group: _members(spec, group) for group in spec.groups},
+        **rows,
+        "output": spec.output,
+        **documents,
+        **_plain_axes(spec),
         "constraints": list(spec.constraints),
-    }
-    if spec.search is None:
-        whole["sampler"] = {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options}
-    else:
-        whole["search"] = _plain_search(spec.search)
-    whole |= {
+        **sampling,
         "seeds": {"policy": spec.seed_policy},
-        "outcomes": {item.name: _plain_outcome(asdict(item)) for item in spec.outcomes},
+        "outcomes": {outcome.name: _plain_outcome(outcome) for outcome in spec.outcomes},
         "analysis": _plain_analysis(spec.analysis),
         "execution": dict(execution) if execution is not None else None,
     }
-    return whole
 
 
 def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,27 +409,39 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     They include the order of the axes, because the sample depends on it; the canonical form of a mapping has no order.
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
-    if "sampler" in kept:
-        sampler = whole["sampler"].items()
-        kept["sampler"] = {key: value for key, value in sampler if key != NO_IDENTITY_OF_SAMPLER}
-    if spec.search is not None:
-        search = whole["search"].items()
-        kept["search"] = {key: value for key, value in search if key not in _NO_IDENTITY_OF_SEARCH}
+    for section, keys in _NO_IDENTITY_IN.items():
+        if section in kept:
+            kept[section] = {key: value for key, value in kept[section].items() if key not in keys}
     return kept | {"axes": [axis.name for axis in spec.axes]}
 
 
+def _plain(entry: Any) -> dict[str, Any]:
+    """Convert a part of a design to plain data."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(entry).items()}
+
+
 def _plain_analysis(analysis: AnalysisSpec) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(analysis).items()
+    plain = _plain(analysis)
+    plain["robustness"] = analysis.robustness and _plain(analysis.robustness)
+    # empty values are left out, so that designs without these keys keep their hash
+    return {name: value for name, value in plain.items() if value or name not in ("discover", "robustness")}
+
+
+def _plain_outcome(outcome: OutcomeSpec) -> dict[str, Any]:
+    return {name: value for name, value in _plain(outcome).items() if name != "name"}
+
+
+def _plain_axes(spec: DesignSpec) -> dict[str, Any]:
+    names = {axis.name: [factor.name for factor in axis.factors] for axis in spec.axes}
+    groups: dict[str, list[str]] = {group: [] for group in spec.groups}
+    for axis in spec.axes:
+        if axis.group is not None:
+            groups[axis.group] += names[axis.name]
+    return {
+        "factors": [_plain_factor(factor) for factor in spec.factors if factor.choice is None],
+        "zip": {axis: factors for axis, factors in names.items() if len(factors) > 1},
+        "groups": groups,
     }
-    # leave out empty values, so that designs without these keys keep their hash
-    if not analysis.discover:
-        del plain["discover"]
-    if analysis.robustness is None:
-        del plain["robustness"]
-    else:
-        plain["robustness"] = {name: list(value) for name, value in asdict(analysis.robustness).items()}
-    return plain
 
 
 def _plain_factor(factor: Factor) -> dict[str, Any]:
@@ -434,13 +454,10 @@ def _plain_factor(factor: Factor) -> dict[str, Any]:
             "ordered": factor.ordered,
         }
     else:
-        whole = factor.kind == "int"
-        entry |= {
-            "type": factor.kind,
-            "low": _plain_end(factor.low, whole),
-            "high": _plain_end(factor.high, whole),
-        }
-        entry |= {"dist": factor.dist, **factor.params}
+        ends = {"low": factor.low, "high": factor.high}
+        if factor.kind == "int":
+            ends = {word: None if end is None else int(end) for word, end in ends.items()}
+        entry |= {"type": factor.kind, **ends, "dist": factor.dist, **factor.params}
     entry |= {"create": factor.create, "when": factor.when}
     # designs without the key keep their hash
     return entry | ({"uncertain": True} if factor.uncertain else {})
@@ -457,19 +474,3 @@ def _plain_search(search: SearchSpec) -> dict[str, Any]:
         "confirm_pruned": search.confirm_pruned,
         "failures": search.failures,
     }
-
-
-def _plain_end(value: float | None, whole: bool) -> float | int | None:
-    return int(value) if whole and value is not None else value
-
-
-def _members(spec: DesignSpec, group: str) -> list[str]:
-    axes: list[Axis] = [axis for axis in spec.axes if axis.group == group]
-    return [factor.name for axis in axes for factor in axis.factors]
-
-
-def _plain_outcome(entry: dict[str, Any]) -> dict[str, Any]:
-    del entry["name"]
-    if entry["outside"] is not None:
-        entry["outside"] = list(entry["outside"])
-    return entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, integer, items_of, show
+from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, integer, show
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .expressions import Expression
-from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec, did_you_mean_factor
-from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED, ROBUSTNESS
+from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec, did_you_mean_factor, is_number
+from .vocabulary import ANALYSIS, OUTCOME, RESERVED, ROBUSTNESS, read_parts
 
 _FOLDS: dict[str, Callable[[FloatVector], Any]] = {
     "mean": np.mean,
@@ -62,7 +61,7 @@ def read_outcomes(
         phases: phases of the design; empty if unknown.
         factors: factors of the design, which must have other names.
     """
-    if at is None or at.value is None:
+    if at is None:
         return ()
     if not isinstance(at.value, dict):
         findings.error(at.place, f"outcomes must be a mapping from names, found {show(at.value)}")
@@ -87,39 +86,14 @@ def read_outcomes(
 
 def _outcome(findings: Findings, at: Located, name: str, phases: Sequence[PhaseNames]) -> OutcomeSpec | None:
     errors = findings.count
-    if isinstance(at.value, str):
-        of = _of(findings, at)
-        return OutcomeSpec(name, of) if of is not None else None
-    section = findings.section(at, OUTCOME)
-    if section is None:
+    parts = {"of": at} if isinstance(at.value, str) else read_parts(findings, at, OUTCOME)
+    if parts is None or "of" not in parts:
         return None
-    parts = {key: part for key, part in section.items() if part.value is not None}
-    if findings.missing(at.place, parts, OUTCOME):
-        return None
-    of = _of(findings, parts["of"])
-    phase = _phase(findings, parts.get("phase"), phases)
-    agent = _agent(findings, parts.get("agent"), phase, phases)
-    plain = ("step", "episode", "evaluation", "better")
-    step, episode, evaluation, better = (
-        OUTCOME.keys[key].read(findings, parts.get(key), OUTCOME.keys[key].title or key) for key in plain
-    )
-    outside = _band(findings, parts.get("outside"))
-    if findings.count > errors or of is None:
-        return None
-    return OutcomeSpec(name, of, phase, agent, step, episode, outside, evaluation, better)
-
-
-def _of(findings: Findings, at: Located) -> str | None:
-    text: str | None = TEXT.read(findings, at, "of (what an outcome is taken of)")
-    if text is None:
-        return None
-    beginning, dot, name = text.partition(".")
-    if text in OF_WORDS or (beginning in OF_BEGINNINGS and dot and name):
-        return text
-    allowed = [*OF_WORDS, *(f"{word}.NAME" for word in OF_BEGINNINGS)]
-    near = did_you_mean(beginning, [*OF_WORDS, *OF_BEGINNINGS])
-    findings.error(at.place, f"an outcome cannot be of {text!r}{near}; allowed: {', '.join(allowed)}")
-    return None
+    values = OUTCOME.values(findings, parts)
+    values["phase"] = _phase(findings, parts.get("phase"), phases)
+    if values["agent"] is not None:
+        _check_agent(findings, parts["agent"], values["phase"], phases)
+    return OutcomeSpec(name, **values) if findings.count == errors else None
 
 
 def _phase(findings: Findings, at: Located | None, phases: Sequence[PhaseNames]) -> int | str | None:
@@ -142,46 +116,22 @@ def _phase(findings: Findings, at: Located | None, phases: Sequence[PhaseNames])
     return index
 
 
-def _agent(
-    findings: Findings, at: Located | None, phase: int | str | None, phases: Sequence[PhaseNames]
-) -> str | None:
-    if at is None:
-        return None
-    name: str | None = TEXT.read(findings, at, "agent")
-    if name is None or not phases:
-        return name
+def _check_agent(
+    findings: Findings, at: Located, phase: int | str | None, phases: Sequence[PhaseNames]
+) -> None:
+    """Report an agent that the phase does not have."""
+    if not phases:
+        return
     if isinstance(phase, str):
         phase_names = next(candidate for candidate in phases if candidate.name == phase)
     else:
         phase_names = phases[-1 if phase is None else phase]
-    if name not in phase_names.agents:
+    if at.value not in phase_names.agents:
         findings.error(
             at.place,
-            f"the phase {phase_names.name!r} has no agent {name!r}{did_you_mean(name, phase_names.agents)}; agents there: "
-            f"{', '.join(phase_names.agents)}",
+            f"the phase {phase_names.name!r} has no agent {at.value!r}{did_you_mean(at.value, phase_names.agents)}; agents "
+            f"there: {', '.join(phase_names.agents)}",
         )
-    return name
-
-
-def _band(findings: Findings, at: Located | None) -> tuple[float, float] | None:
-    if at is None:
-        return None
-    ends = at.value if isinstance(at.value, list) else []
-    numbers = [
-        end
-        for end in ends
-        if isinstance(end, (int, float)) and not isinstance(end, bool) and not math.isnan(end)
-    ]
-    if len(ends) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
-        findings.error(
-            at.place, f"outside must be a band [low, high], low below high, found {_text(at.value)}"
-        )
-        return None
-    return float(numbers[0]), float(numbers[1])
-
-
-def _text(value: Any) -> str:
-    return str(value) if isinstance(value, list) else show(value)
 
 
 def rewards_meant(name: str, rewards: Sequence[str]) -> list[str]:
@@ -233,88 +183,58 @@ def read_analysis(
         outcomes: outcomes of the design.
         given_points: whether the rows are explicit points, not drawn.
     """
-    if at is None or at.value is None:
+    parts = None if at is None else findings.section(at, ANALYSIS)
+    if parts is None:
         return AnalysisSpec()
-    section = findings.section(at, ANALYSIS)
-    if section is None:
-        return AnalysisSpec()
-    parts = {key: part for key, part in section.items() if part.value is not None}
-    compare = _compared(findings, parts.get("compare"), factors, given_points)
-    confidence = parts["confidence"].value if "confidence" in parts else 0.95
-    number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-    if not number or not 0 < confidence < 1:
-        findings.error(
-            parts["confidence"].place,
-            f"confidence must be a number between 0 and 1, found {show(confidence)}",
-        )
-    resamples = ANALYSIS.keys["resamples"].read(findings, parts.get("resamples"), "resamples")
-    baseline = _baseline(findings, parts.get("baseline"), compare, factors)
-    return AnalysisSpec(
-        tuple(_words(findings, parts.get("methods"), "methods")),
-        compare,
-        baseline,
-        confidence,
-        resamples,
-        _conditions(findings, parts.get("discover"), outcomes),
-        _robustness(findings, parts.get("robustness"), outcomes),
-    )
+    values = ANALYSIS.values(findings, parts)
+    compare = _compared(findings, parts.get("compare"), values["compare"], factors, given_points)
+    values |= {"compare": compare, "baseline": _baseline(findings, parts.get("baseline"), compare, factors)}
+    _check_conditions(findings, parts.get("discover"), values["discover"], outcomes)
+    if values["robustness"] is not None:
+        values["robustness"] = _robustness(findings, parts["robustness"], outcomes)
+    return AnalysisSpec(**values)
 
 
-def _robustness(
-    findings: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec]
-) -> RobustnessSpec | None:
+def _robustness(findings: Findings, at: Located, outcomes: Sequence[OutcomeSpec]) -> RobustnessSpec | None:
     """Read the section ``robustness``. The factors' names are checked later, with the design."""
-    section = None if at is None else findings.section(at, ROBUSTNESS)
-    if section is None:
+    parts = findings.section(at, ROBUSTNESS)
+    if parts is None:
         return None
-    parts = {key: part for key, part in section.items() if part.value is not None}
-    return RobustnessSpec(
-        tuple(_words(findings, parts.get("by"), "by (factors of the decision)")),
-        tuple(_words(findings, parts.get("over"), "over (factors that make scenarios)")),
-        _conditions(findings, parts.get("satisfice"), outcomes, "satisfice"),
-    )
+    robustness = RobustnessSpec(**ROBUSTNESS.values(findings, parts))
+    _check_conditions(findings, parts.get("satisfice"), robustness.satisfice, outcomes)
+    return robustness
 
 
-def _conditions(
-    findings: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec], key: str = "discover"
-) -> tuple[str, ...]:
-    texts = _words(findings, at, f"{key} (conditions over outcomes)")
+def _check_conditions(
+    findings: Findings, at: Located | None, texts: Sequence[str], outcomes: Sequence[OutcomeSpec]
+) -> None:
+    # a design without named outcomes gets those of its runs, which are not known yet
+    if at is None or not outcomes:
+        return
     for text in texts:
         try:
-            # a design without named outcomes gets those of its runs, which are not known yet
-            if outcomes:
-                read_condition(text, [outcome.name for outcome in outcomes])
+            read_condition(text, [outcome.name for outcome in outcomes])
         except DocumentError as error:
-            findings.error(at.place if at is not None else (), error.problems[0].message)
-    return tuple(texts)
-
-
-def _words(findings: Findings, at: Located | None, what: str) -> list[str]:
-    """Return the words of a list; a single word counts as a list."""
-    if at is None:
-        return []
-    if isinstance(at.value, str):
-        return [at.value]
-    if not isinstance(at.value, list):
-        findings.error(at.place, f"{what} must be a list, found {show(at.value)}")
-        return []
-    words = [TEXT.read(findings, item, f"an entry of {what}") for item in items_of(at)]
-    return list(dict.fromkeys(word for word in words if word is not None))
+            findings.error(at.place, error.problems[0].message)
 
 
 def _compared(
-    findings: Findings, at: Located | None, factors: Sequence[Factor], given_points: bool
+    findings: Findings,
+    at: Located | None,
+    written: Sequence[str],
+    factors: Sequence[Factor],
+    given_points: bool,
 ) -> tuple[str, ...]:
-    # explicit points have few values of a number, which can be compared
-    names = {factor.name: factor for factor in factors}
+    """Return the names of ``written`` that are factors with levels."""
+    path = () if at is None else at.place
+    kinds = {factor.name: factor.kind for factor in factors}
     compared = []
-    for name in _words(findings, at, "compare"):
-        path = at.place if at is not None else ()
-        if name not in names:
-            findings.error(
-                path, f"compare names {name!r}, which is no factor{did_you_mean_factor(name, factors)}"
-            )
-        elif names[name].kind != "levels" and not given_points:
+    for name in written:
+        if name not in kinds:
+            near = did_you_mean_factor(name, factors)
+            findings.error(path, f"compare names {name!r}, which is no factor{near}")
+        # explicit points have few values of a number, which can be compared
+        elif kinds[name] != "levels" and not given_points:
             findings.error(path, f"compare names {name!r}, which has no levels that could be compared")
         else:
             compared.append(name)
@@ -324,9 +244,9 @@ def _compared(
 def _baseline(
     findings: Findings, at: Located | None, compare: Sequence[str], factors: Sequence[Factor]
 ) -> str | None:
-    if at is None:
+    if at is None or at.value is None:
         return None
-    if isinstance(at.value, (int, float)) and not isinstance(at.value, bool):
+    if is_number(at.value):
         name: str | None = str(at.value)
     else:
         name = TEXT.read(findings, at, "baseline (the label of a level)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -141,34 +142,55 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
     that are no numbers (classes, names, lists) change the structure of documents, so all of their combinations that
     occur are included, up to :data:`MOST_COMBINATIONS`.
     """
-    structural = [
-        factor.name
-        for factor in spec.factors
-        if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
-    ]
+    structural = _structural(spec)
     representatives: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
-    # the smallest and the largest value so far, and its row
-    extremes: dict[tuple[str, int], tuple[float, int, Values]] = {}
+    extremes = {factor.name: _Extremes() for factor in spec.factors if not factor.levels}
     for number, values in _numbered(spec, rows):
-        levels: set[tuple[str, str]] = set()
-        for factor in spec.factors:
-            name, value = factor.name, values[factor.name]
-            if factor.levels or value is INACTIVE:
-                levels.add((name, repr(value)))
-                continue
-            for sign in (1, -1):
-                if (name, sign) not in extremes or sign * value < extremes[name, sign][0]:
-                    extremes[name, sign] = (sign * value, number, values)
+        for name, extreme in extremes.items():
+            extreme.add(values[name], number, values)
+        levels = {(name, repr(v)) for name, v in values.items() if name not in extremes or v is INACTIVE}
         combination = tuple(repr(values[name]) for name in structural)
         new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
         if new or not levels <= seen:
             representatives[number] = values
             seen |= levels
             combinations.add(combination)
-    representatives.update((number, values) for _, number, values in extremes.values())
+    for extreme in extremes.values():
+        representatives |= extreme.rows
     return dict(sorted(representatives.items()))
+
+
+def _structural(spec: DesignSpec) -> list[str]:
+    """Return the factors with a level that is no number."""
+    return [
+        factor.name
+        for factor in spec.factors
+        if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
+    ]
+
+
+class _Extremes:
+    """The first rows with the smallest and the largest value of a factor."""
+
+    def __init__(self) -> None:
+        self._low, self._high = math.inf, -math.inf
+        self._rows: list[tuple[int, Values]] = [(0, {}), (0, {})]
+
+    def add(self, value: Any, number: int, values: Values) -> None:
+        """Add the next row; ``value`` may be ``INACTIVE``."""
+        if value is INACTIVE:
+            return
+        if value < self._low:
+            self._low, self._rows[0] = value, (number, values)
+        if value > self._high:
+            self._high, self._rows[1] = value, (number, values)
+
+    @property
+    def rows(self) -> dict[int, Values]:
+        """The values of both rows, by number; empty if the factor is never active."""
+        return dict(self._rows) if self._low <= self._high else {}
 
 
 def all_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:

@@ -110,19 +110,16 @@ def _scenario_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[F
     axis_of = {factor.name: axis.name for axis in spec.axes for factor in axis.factors}
     axis_of |= {axis.name: axis.name for axis in spec.axes}
     # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
-    decided = {axis_of[name] for name in robustness.by or spec.analysis.compare if name in axis_of}
+    by = robustness.by or spec.analysis.compare
+    decided = {axis_of[name] for name in by if name in axis_of}
     path = (*_ROBUSTNESS, "over")
     for name in robustness.over:
         if name not in axis_of:
             yield path, f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
         elif axis_of[name] in decided:
             yield path, f"over names {name!r}, which is a factor of the decision (by), or zipped with one"
-    factors = {factor.name for factor in spec.factors}
-    if (
-        _decision(spec, robustness)
-        and factors.issuperset(robustness.by)
-        and decided.issuperset(axis.name for axis in spec.axes)
-    ):
+    names = {factor.name for factor in spec.factors}
+    if _decision(spec, robustness) and names.issuperset(robustness.by) and len(decided) == len(spec.axes):
         yield (
             _ROBUSTNESS,
             "robustness needs a factor beside those of the decision (by): else there are no scenarios",
@@ -364,11 +361,15 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
     if refused and sampler.made_for != method.name:
         yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
-        able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
-        yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
+        yield _lacking_groups(method, sampler)
     missing = method.check(spec)
     if missing is not None:
         yield f"{method.name} cannot be computed: {missing}"
+
+
+def _lacking_groups(method: Method, sampler: Sampler) -> str:
+    able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
+    return f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
 
 
 def _fitting_methods(sampler: Sampler) -> list[str]:

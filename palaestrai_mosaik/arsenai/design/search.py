@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.core.printing import joined
-from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, items_of, show
-from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.fields import Fault, Findings, Located
 
-from .model import Budget, DesignSpec, OutcomeSpec, SamplerSpec, SearchSpec
-from .vocabulary import BUDGET, SEARCH
+from .model import DesignSpec, OutcomeSpec, SamplerSpec, SearchSpec
+from .vocabulary import SEARCH, read_parts
 
 #: sampler of designs with a search, as others see it: their rows are explicit points
 SAMPLER = "points"
@@ -29,50 +27,14 @@ _EXAMPLES = 256
 
 def read_search(findings: Findings, at: Located | None) -> SearchSpec | None:
     """Read the search at ``at``; None if it is missing or invalid."""
-    if at is None or at.value is None:
-        return None
-    errors = findings.count
-    section = findings.section(at, SEARCH)
-    if section is None:
-        return None
-    parts = {key: part for key, part in section.items() if part.value is not None}
-    findings.missing(at.place, parts, SEARCH)
-    plain = ("sampler", "seeds_per_setting", "prune", "confirm", "failures", "confirm_pruned")
-    sampler, seeds, prune, confirm, failures, confirm_pruned = (
-        SEARCH.keys[key].read(findings, parts.get(key), SEARCH.keys[key].title or key) for key in plain
-    )
-    budget = _budget(findings, parts["budget"]) if "budget" in parts else None
-    objectives = _objectives(findings, parts.get("objectives"))
-    if findings.count > errors or budget is None:
-        return None
-    return SearchSpec(sampler, budget, seeds, prune, objectives, confirm, failures, confirm_pruned)
-
-
-def _budget(findings: Findings, at: Located) -> Budget | None:
-    errors = findings.count
-    section = findings.section(at, BUDGET)
-    if section is None:
-        return None
-    values: dict[str, Any] = BUDGET.values(findings, section)
-    if findings.count > errors:
-        return None
-    if all(value is None for value in values.values()):
-        findings.error(
-            at.place, "budget needs at least one of runs, steps and hours: else a search never ends"
-        )
-        return None
-    return Budget(**values)
-
-
-def _objectives(findings: Findings, at: Located | None) -> tuple[str, ...]:
     if at is None:
-        return ()
-    if not isinstance(at.value, str | list):
-        findings.error(at.place, f"objectives must be a list of outcomes' names, found {show(at.value)}")
-        return ()
-    listed = [at] if isinstance(at.value, str) else items_of(at)
-    names = [TEXT.read(findings, item, "an objective (the name of an outcome)") for item in listed]
-    return tuple(dict.fromkeys(name for name in names if name is not None))
+        return None
+    errors = findings.count
+    parts = read_parts(findings, at, SEARCH)
+    if parts is None:
+        return None
+    values = SEARCH.values(findings, parts)
+    return SearchSpec(seeds=values.pop("seeds_per_setting"), **values) if findings.count == errors else None
 
 
 def sought(spec: DesignSpec) -> tuple[OutcomeSpec, ...]:
@@ -91,7 +53,7 @@ def examples(spec: DesignSpec) -> DesignSpec:
     return replace(spec, sampler=SamplerSpec("random", _EXAMPLES), search=None)
 
 
-def check_search(spec: DesignSpec) -> Iterator[tuple[Place, str]]:
+def check_search(spec: DesignSpec) -> Iterator[Fault]:
     """Yield the problems of the search of ``spec``, as places and messages.
 
     Args:
@@ -120,7 +82,7 @@ def check_search(spec: DesignSpec) -> Iterator[tuple[Place, str]]:
         )
 
 
-def _check_objectives(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place, str]]:
+def _check_objectives(spec: DesignSpec, search: SearchSpec) -> Iterator[Fault]:
     path = ("search", "objectives")
     names = [outcome.name for outcome in spec.outcomes]
     if not names:
@@ -151,17 +113,10 @@ def _check_objectives(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Pl
         )
 
 
-def _check_sampler(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place, str]]:
+def _check_sampler(spec: DesignSpec, search: SearchSpec) -> Iterator[Fault]:
     path, name = ("search", "sampler"), search.sampler
-    nominal = [axis.name for axis in spec.axes if axis.nominal]
-    if name == "cmaes" and nominal:
-        yield (
-            path,
-            f"cmaes learns a normal distribution, which needs distances, and the levels of {joined(nominal)} have no "
-            "order; mark levels that have one as ordered: true, or choose tpe or gp",
-        )
-    if name == "cmaes" and len(spec.axes) == 1:
-        yield path, "cmaes needs two factors or more; choose tpe or gp for one"
+    if name == "cmaes":
+        yield from ((path, message) for message in _cmaes_faults(spec))
     conditional = [factor.name for factor in spec.factors if factor.when is not None]
     if conditional and name not in CONDITIONAL:
         yield (
@@ -171,38 +126,45 @@ def _check_sampler(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place
         )
 
 
-def _check_pruner(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place, str]]:
-    path = ("search", "prune")
+def _cmaes_faults(spec: DesignSpec) -> Iterator[str]:
+    nominal = [axis.name for axis in spec.axes if axis.nominal]
+    if nominal:
+        yield (
+            f"cmaes learns a normal distribution, which needs distances, and the levels of {joined(nominal)} have no "
+            "order; mark levels that have one as ordered: true, or choose tpe or gp"
+        )
+    if len(spec.axes) == 1:
+        yield "cmaes needs two factors or more; choose tpe or gp for one"
+
+
+def _check_pruner(spec: DesignSpec, search: SearchSpec) -> Iterator[Fault]:
     if search.confirm_pruned and not (search.confirm and search.prune != "none"):
         yield (
             ("search", "confirm_pruned"),
             "confirm_pruned executes settings that were stopped early with the seeds of confirm: give confirm and prune, "
             "or leave it out",
         )
-    if search.prune == "none":
-        return
+    if search.prune != "none":
+        yield from ((("search", "prune"), message) for message in _pruner_faults(spec, search))
+
+
+def _pruner_faults(spec: DesignSpec, search: SearchSpec) -> Iterator[str]:
     if len(search.objectives) > 1:
-        yield (
-            path,
-            f"{search.prune} compares one number, the search has {len(search.objectives)} objectives; leave it out",
-        )
-        return
-    if search.prune == "wilcoxon":
+        yield f"{search.prune} compares one number, the search has {len(search.objectives)} objectives; leave it out"
+    elif search.prune == "wilcoxon":
         if search.seeds < _LEAST_FOR_WILCOXON:
             yield (
-                path,
                 f"wilcoxon compares settings seed by seed, and is never sure before the last of {search.seeds} seeds; "
-                f"give seeds_per_setting: {_LEAST_FOR_WILCOXON} or more, or choose another pruner",
+                f"give seeds_per_setting: {_LEAST_FOR_WILCOXON} or more, or choose another pruner"
             )
-        return
-    for outcome in spec.outcomes:
-        if outcome.name in search.objectives and not _is_reported(outcome):
-            yield (
-                path,
-                f"{search.prune} stops runs early by what they have so far, which is known of the objective and of "
-                f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {outcome.name!r}; leave it "
-                "out, or choose wilcoxon, which compares whole runs",
-            )
+    else:
+        for outcome in spec.outcomes:
+            if outcome.name in search.objectives and not _is_reported(outcome):
+                yield (
+                    f"{search.prune} stops runs early by what they have so far, which is known of the objective and of "
+                    f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {outcome.name!r}; leave it "
+                    "out, or choose wilcoxon, which compares whole runs"
+                )
 
 
 def _is_reported(outcome: OutcomeSpec) -> bool:

@@ -14,7 +14,7 @@ import operator
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
@@ -91,17 +91,14 @@ def write_settings(path: Path, settings: Sequence[SettingRecord], objectives: Se
     """
     columns = [_VALUE.format(name) for name in objectives] if len(objectives) > 1 else [_VALUES]
     index = _NAMES.index(_VALUES)
-    before, after = _NAMES[:index], _NAMES[index + 1 :]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*before, *columns, *after])
+    writer.writerow([*_NAMES[:index], *columns, *_NAMES[index + 1 :]])
     for setting in settings:
+        cells = ["" if (cell := getattr(setting, name)) is None else cell for name in _NAMES]
         # a setting that is not complete has no values
         values = [*map(repr, setting.values), *[""] * len(columns)][: len(columns)]
-        cells = (
-            [getattr(setting, name) for name in before] + values + [getattr(setting, name) for name in after]
-        )
-        writer.writerow(["" if cell is None else cell for cell in cells])
+        writer.writerow([*cells[:index], *values, *cells[index + 1 :]])
     try:
         files.make_folder((path / SETTINGS).parent)
         files.write_text(path / SETTINGS, text.getvalue(), durable=False)
@@ -129,24 +126,23 @@ def read_table(path: Path) -> list[SettingRecord]:
 
 def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[SettingRecord]:
     for line in lines:
-        state = line["state"]
-        if state not in get_args(SettingState):
-            raise ValueError(f"unknown state {json.dumps(state)}")
-        yield SettingRecord(
-            int(line["number"]),
-            state,  # type: ignore[arg-type]
-            _values(line),
-            int(line["runs"]),
-            int(line["steps"]),
-            float(line["seconds"]),
-            int(line["first"]) if line["first"] else None,
-            int(line["rejected"]),
-            line["worker"],
-            line["asked"],
-            line["told"],
-            line["why"],
-            int(line["retries"]) if line["retries"] else None,
-        )
+        if line["state"] not in get_args(SettingState):
+            raise ValueError(f"unknown state {json.dumps(line['state'])}")
+        cells = {name: convert(line[name]) for name, convert in _CONVERTERS.items()}
+        yield SettingRecord(values=_values(line), **cells)
+
+
+def _maybe_int(cell: str) -> int | None:
+    return int(cell) if cell else None
+
+
+#: conversions of the cells of a setting, except for its values
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys((name for name in _NAMES if name != _VALUES), str),
+    **dict.fromkeys(("number", "runs", "steps", "rejected"), int),
+    **dict.fromkeys(("first", "retries"), _maybe_int),
+    "seconds": float,
+}
 
 
 def _values(line: dict[str, str]) -> tuple[float, ...]:
@@ -257,15 +253,6 @@ class EndedRun:
     ended: str
     outcomes: dict[str, float]
     reports: int
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> EndedRun:
-        """Create the run from the result of :meth:`plain`."""
-        return cls(**plain)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the run as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +402,7 @@ def _setting(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _run(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    run = EndedRun.of(value)
+    run = EndedRun(**value)
     seconds_between(run.started, run.ended)
     for text in (run.run, run.instance, run.status):
         _text(text)
@@ -439,6 +426,10 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+#: states of settings by Optuna's names; trials in other states are running
+_STATES: Mapping[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+
+
 def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
     """Return the record of a trial.
 
@@ -446,24 +437,13 @@ def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
         trial: the trial, from here or from Optuna.
         marked: the numbers of trials marked for another execution.
     """
-    states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
     attributes, runs = trial.user_attrs.get(SETTING, {}), trial.user_attrs.get(RUNS, ())
-    values: tuple[float, ...] = ()
-    if state == "complete":
-        values = tuple(trial.values)
-    elif state == "pruned" and trial.intermediate_values:
-        values = (trial.intermediate_values[max(trial.intermediate_values)],)
-    stopped = trial.user_attrs.get(STOPPED)
-    why = str(trial.user_attrs.get(REASON, ""))
-    if state == "pruned" and stopped is not None and not why:
-        why = f"report {stopped['report'] + 1}"
-    first = attributes.get("first")
-    completed = trial.datetime_complete
+    state: SettingState = "retried" if trial.number in marked else _STATES.get(trial.state.name, "running")
+    first, completed = attributes.get("first"), trial.datetime_complete
     return SettingRecord(
         trial.number,
         state,
-        values,
+        _values_of(trial, state),
         len(runs),
         sum(run["steps"] for run in runs),
         round(sum(seconds_between(run["started"], run["ended"]) for run in runs), 3),
@@ -472,9 +452,23 @@ def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
         str(attributes.get("worker", "")),
         str(attributes.get("asked", "")),
         "" if completed is None else completed.astimezone(UTC).isoformat(timespec="milliseconds"),
-        why,
+        _reason(trial, state),
         trial.user_attrs.get(RETRIES),
     )
+
+
+def _values_of(trial: Any, state: SettingState) -> tuple[float, ...]:
+    """Return the means of the objectives, or the last report of a pruned trial."""
+    if state == "complete":
+        return tuple(trial.values)
+    reports = trial.intermediate_values if state == "pruned" else {}
+    return (reports[max(reports)],) if reports else ()
+
+
+def _reason(trial: Any, state: SettingState) -> str:
+    """Return the message of the failure or the pruner."""
+    why, stopped = str(trial.user_attrs.get(REASON, "")), trial.user_attrs.get(STOPPED)
+    return f"report {stopped['report'] + 1}" if state == "pruned" and stopped is not None and not why else why
 
 
 def seconds_between(started: str, ended: str) -> float:

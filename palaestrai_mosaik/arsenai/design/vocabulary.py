@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from palaestrai_mosaik.core.errors import NameResolutionError
+from palaestrai_mosaik.core.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, check_modules
 from palaestrai_mosaik.experiment import json_schema
 from palaestrai_mosaik.experiment import vocabulary as run
@@ -25,13 +24,25 @@ from palaestrai_mosaik.experiment.fields import (
     Schema,
     Section,
     integer,
+    items_of,
     maybe,
+    number,
     ref,
     show,
     word,
 )
 
-from .model import Distribution, Failures, Fold, Pruner, SearchSampler, SeedPolicy, Topic
+from .model import (
+    Budget,
+    Distribution,
+    Failures,
+    Fold,
+    Pruner,
+    SearchSampler,
+    SeedPolicy,
+    Topic,
+    is_number,
+)
 
 #: executors of runs, and Parsl's providers of pilots
 EXECUTORS = ("local", "inline", "slurm", "parsl")
@@ -64,23 +75,85 @@ def read_execution(findings: Findings, at: Located, section: Section | None = No
     return written
 
 
+def read_key(findings: Findings, section: Section, parts: Mapping[str, Located], key: str) -> Any:
+    """Read the value of one key of a section; its default if it is missing or invalid."""
+    field = section.keys[key]
+    return field.read(findings, parts.get(key), field.title or key)
+
+
+def read_parts(findings: Findings, at: Located, section: Section) -> dict[str, Located] | None:
+    """Split a mapping into its parts by key, without nulls; None if it is no mapping.
+
+    Missing required keys are reported.
+    """
+    parts = findings.section(at, section)
+    if parts is None:
+        return None
+    parts = {key: part for key, part in parts.items() if part.value is not None}
+    findings.missing(at.place, parts, section)
+    return parts
+
+
+def read_texts(
+    findings: Findings, at: Located | None, what: str, must: str = "a list", entry: str = ""
+) -> list[Located]:
+    """Return the texts of a list at ``at``; a single text counts as a list.
+
+    Args:
+        findings: collects the problems.
+        at: the list, if there is one.
+        what: name of the list in messages.
+        must: description of valid lists.
+        entry: name of an entry in messages.
+    """
+    if at is None or at.value is None:
+        return []
+    if not isinstance(at.value, str | list):
+        findings.error(at.place, f"{what} must be {must}, found {show(at.value)}")
+        return []
+    items = [at] if isinstance(at.value, str) else items_of(at)
+    entry = entry or f"an entry of {what}"
+    return [item for item in items if TEXT.read(findings, item, entry) is not None]
+
+
+_NULL: Schema = {"type": "null"}
+
+
+def _any(*schemas: Schema) -> Schema:
+    return {"anyOf": [*schemas]}
+
+
+def _array(items: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": items} | ({"minItems": least} if least else {})
+
+
+def _names_to(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
 def _wrong(must: str, value: Any) -> Iterator[Fault]:
     yield (), f"must be {must}, found {show(value)}"
 
 
-def _name_of(words: tuple[str, ...]) -> Field:
-    return replace(word(words), schema={"enum": [*words, None]})
+def _valid(
+    schema: Schema, must: str, sound: Callable[[Any], object], default: Any = None, title: str = ""
+) -> Field:
+    """Build the field of a value for which ``sound`` holds, and which ``must`` describes in messages."""
+
+    def faults(value: Any) -> Iterator[Fault]:
+        if not sound(value):
+            yield from _wrong(must, value)
+
+    return Field(schema, faults, default=default, title=title)
+
+
+def _word(words: tuple[str, ...], default: str | None = None, title: str = "") -> Field:
+    return replace(word(words, default), schema={"enum": [*words, None]}, title=title)
 
 
 def _whole(minimum: int, maximum: int | None = None) -> Field:
     field = integer(minimum, maximum, nullable=False)
     return replace(field, schema=field.schema | {"type": ["integer", "null"]})
-
-
-def _seconds_faults(value: Any) -> Iterator[Fault]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:
-        yield from _wrong("0 or a number of seconds", value)
 
 
 def _mapping_faults(value: Any) -> Iterator[Fault]:
@@ -95,13 +168,12 @@ def _mapping_faults(value: Any) -> Iterator[Fault]:
 def _text(must: str, sound: Callable[[str], object] = bool, *, numbers: bool = False) -> Field:
     """Build the field of a valid text on one line; with ``numbers``, an integer stands for its digits."""
 
-    def faults(value: Any) -> Iterator[Fault]:
+    def valid(value: Any) -> object:
         text = str(value) if numbers and isinstance(value, int) and not isinstance(value, bool) else value
-        if not (isinstance(text, str) and text.strip() and text.isprintable() and sound(text)):
-            yield from _wrong(must, value)
+        return isinstance(text, str) and text.strip() and text.isprintable() and sound(text)
 
     schema: Schema = {"type": ["string", "integer", "null"] if numbers else ["string", "null"]}
-    return Field(schema, faults, str)
+    return replace(_valid(schema, must, valid), convert=str)
 
 
 def _form(pattern: str) -> Callable[[str], object]:
@@ -144,7 +216,7 @@ def _list(
         return tuple(split(value) if isinstance(value, str) else value)
 
     text: Schema = {"type": "string"}
-    return Field({"anyOf": [text, {"type": "array", "items": text}, {"type": "null"}]}, faults, keep)
+    return Field(_any(text, _array(text), _NULL), faults, keep)
 
 
 def _refused_options() -> dict[str, str]:
@@ -248,7 +320,7 @@ SLURM = Section(
 PARSL = Section(
     "parsl",
     {
-        "provider": _name_of(PROVIDERS),
+        "provider": _word(PROVIDERS),
         "options": Field({"type": ["object", "null"]}, _mapping_faults),
         "workers": _whole(1),
         "nodes": _whole(1),
@@ -268,12 +340,16 @@ PARSL = Section(
     },
 )
 
-_SECONDS = Field({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
+_SECONDS = _valid(
+    {"type": ["number", "null"], "minimum": 0},
+    "0 or a number of seconds",
+    lambda value: is_number(value) and 0 <= value < float("inf"),
+)
 
 EXECUTION = Section(
     "execution",
     {
-        "executor": _name_of(EXECUTORS),
+        "executor": _word(EXECUTORS),
         "jobs": _whole(1),
         "timeout": _SECONDS,
         "runs_per_process": _whole(1),
@@ -321,14 +397,20 @@ RESERVED = ("row", "repetition", "uid", "run", "file", "seed", "hash", "status",
 DEFAULT_SAMPLER = "factorial"
 
 
-def _word(words: tuple[str, ...], default: str | None = None, title: str = "") -> Field:
-    return replace(word(words, default), schema={"enum": [*words, None]}, title=title)
-
-
-_NUMBER = Field({"type": ["number", "null"]})
-_NAMES: Schema = {"type": "array", "items": TEXT.schema, "minItems": 1}
+_NUMBER = replace(number(), schema={"type": ["number", "null"]}, convert=float, nullable=True)
+_NAMES = _array(TEXT.schema, 1)
 _POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
-_SEVERAL = Field({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}, {"type": "null"}]})
+
+
+def _texts(title: str = "", must: str = "a list", entry: str = "") -> Field:
+    """Build the field of a list of texts, without duplicates: see :func:`read_texts`."""
+
+    def read(findings: Findings, at: Located | None, what: str) -> tuple[str, ...]:
+        texts = read_texts(findings, at, what, must, entry)
+        return tuple(dict.fromkeys(item.value for item in texts))
+
+    return Field(_any(TEXT.schema, _array(TEXT.schema), _NULL), title=title, reader=read)
+
 
 FACTOR = Section(
     "a factor",
@@ -340,19 +422,13 @@ FACTOR = Section(
         "high": _NUMBER,
         "dist": _word(DISTRIBUTIONS, "uniform"),
         "mean": _NUMBER,
-        "std": Field(maybe(_POSITIVE)),
+        "std": replace(_NUMBER, schema=maybe(_POSITIVE)),
         "mode": _NUMBER,
         "levels": Field(
-            {
-                "anyOf": [
-                    {"type": "array", "minItems": 2},
-                    {"type": "object", "minProperties": 2},
-                    {"type": "null"},
-                ]
-            }
+            _any({"type": "array", "minItems": 2}, {"type": "object", "minProperties": 2}, _NULL)
         ),
-        "labels": Field(maybe({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2})),
-        "weights": Field(maybe({"type": "array", "items": _POSITIVE, "minItems": 2})),
+        "labels": Field(maybe(_array({"type": ["string", "number"]}, 2))),
+        "weights": Field(maybe(_array(_POSITIVE, 2))),
         "ordered": FLAG,
         "create": FLAG,
         "uncertain": FLAG,
@@ -363,57 +439,108 @@ FACTOR = Section(
 SEEDS = Section("seeds", {"policy": _word(POLICIES, "common", "policy of seeds")})
 #: values of an outcome's ``of``
 OF: Schema = {"type": "string", "pattern": f"^({'|'.join(OF_WORDS)}|({'|'.join(OF_BEGINNINGS)})\\..+)$"}
+
+
+def _read_of(findings: Findings, at: Located | None, what: str) -> str | None:
+    text: str | None = None if at is None else TEXT.read(findings, at, what)
+    if at is None or text is None:
+        return None
+    beginning, dot, name = text.partition(".")
+    if text in OF_WORDS or (beginning in OF_BEGINNINGS and dot and name):
+        return text
+    allowed = [*OF_WORDS, *(f"{word}.NAME" for word in OF_BEGINNINGS)]
+    near = did_you_mean(beginning, [*OF_WORDS, *OF_BEGINNINGS])
+    findings.error(at.place, f"an outcome cannot be of {text!r}{near}; allowed: {', '.join(allowed)}")
+    return None
+
+
+def _band_faults(value: Any) -> Iterator[Fault]:
+    ends = value if isinstance(value, list) else []
+    # a comparison with NaN is false
+    if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] < ends[1]:
+        shown = str(value) if isinstance(value, list) else show(value)
+        yield (), f"must be a band [low, high], low below high, found {shown}"
+
+
 OUTCOME = Section(
     "an outcome",
     {
-        "of": Field(OF),
+        "of": Field(OF, title="of (what an outcome is taken of)", reader=_read_of),
         "phase": Field({"type": ["string", "integer", "null"], "minimum": 0, "minLength": 1}),
         "agent": MAYBE_TEXT,
         "step": _word(FOLDS, "sum", "step (how the steps of an episode are taken together)"),
         "episode": _word(FOLDS, "mean", "episode (how episodes are taken together)"),
-        "outside": Field(maybe({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2})),
+        "outside": Field(
+            maybe({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
+            _band_faults,
+            lambda ends: (float(ends[0]), float(ends[1])),
+        ),
         "evaluation": FLAG,
         "better": _word(BETTER),
     },
     required=("of",),
 )
-ROBUSTNESS = Section("robustness of the analysis", {"by": _SEVERAL, "over": _SEVERAL, "satisfice": _SEVERAL})
+ROBUSTNESS = Section(
+    "robustness of the analysis",
+    {
+        "by": _texts("by (factors of the decision)"),
+        "over": _texts("over (factors that make scenarios)"),
+        "satisfice": _texts("satisfice (conditions over outcomes)"),
+    },
+)
 ANALYSIS = Section(
     "analysis",
     {
-        "methods": _SEVERAL,
-        "compare": _SEVERAL,
+        "methods": _texts(),
+        "compare": _texts(),
         "baseline": Field({"type": ["string", "number", "null"], "minLength": 1}),
-        "confidence": Field({"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+        "confidence": _valid(
+            {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+            "a number between 0 and 1",
+            lambda value: is_number(value) and 0 < value < 1,
+            default=0.95,
+        ),
         "resamples": integer(1, default=1000),
-        "discover": _SEVERAL,
+        "discover": _texts("discover (conditions over outcomes)"),
         "robustness": Field(maybe(ROBUSTNESS.schema())),
     },
 )
-
-
-def _hours_faults(value: Any) -> Iterator[Fault]:
-    sound = isinstance(value, int | float) and not isinstance(value, bool)
-    if not sound or not 0 < value < float("inf"):
-        yield (), f"must be a number of hours above 0, found {show(value)}"
-
-
 BUDGET = Section(
     "budget",
     {
         "runs": integer(1).called("budget.runs"),
         "steps": integer(1).called("budget.steps"),
-        "hours": Field(maybe(_POSITIVE), _hours_faults, title="budget.hours"),
+        "hours": _valid(
+            maybe(_POSITIVE),
+            "a number of hours above 0",
+            lambda value: is_number(value) and 0 < value < float("inf"),
+            title="budget.hours",
+        ),
     },
 )
+
+
+def _read_budget(findings: Findings, at: Located | None, what: str) -> Budget | None:
+    errors = findings.count
+    parts = None if at is None or at.value is None else findings.section(at, BUDGET)
+    if at is None or parts is None:
+        return None
+    budget = Budget(**BUDGET.values(findings, parts))
+    if findings.count == errors and budget == Budget():
+        findings.error(
+            at.place, f"{what} needs at least one of runs, steps and hours: else a search never ends"
+        )
+    return budget
+
+
 SEARCH = Section(
     "search",
     {
         "sampler": _word(SEARCH_SAMPLERS, "tpe", "sampler of the search"),
-        "budget": Field(BUDGET.schema() | {"minProperties": 1}),
+        "budget": Field(BUDGET.schema() | {"minProperties": 1}, reader=_read_budget),
         "seeds_per_setting": integer(1, default=1),
         "prune": _word(PRUNERS, "none"),
-        "objectives": _SEVERAL,
+        "objectives": _texts(must="a list of outcomes' names", entry="an objective (the name of an outcome)"),
         "confirm": integer(0, default=0),
         "confirm_pruned": integer(0, default=0),
         "failures": _word(FAILURES, "worst"),
@@ -425,20 +552,17 @@ SEARCH = Section(
 # --- arsenAI's form -----------------------------------------------------------------------
 
 _NAMELESS: Schema = {"type": "object", "properties": {"name": {"const": ""}}, "required": ["name"]}
-_IDS: Schema = {
-    "type": "object",
-    "additionalProperties": {"type": "array", "items": {"type": ["string", "integer"]}},
-}
+_IDS = _names_to(_array({"type": ["string", "integer"]}))
 
 
 def _named(schema: Schema) -> Field:
-    return Field({"type": "object", "additionalProperties": schema})
+    return Field(_names_to(schema))
 
 
 def _environment_schema() -> Schema:
     entry = run.ENVIRONMENT_ENTRY.schema(run.ENVIRONMENT_ENTRY.required)
     properties = {
-        key: {"anyOf": [schema, _NAMELESS]} if key != "environment" else schema
+        key: _any(schema, _NAMELESS) if key != "environment" else schema
         for key, schema in entry["properties"].items()
     }
     return {**entry, "properties": properties}
@@ -447,8 +571,7 @@ def _environment_schema() -> Schema:
 def _agent_schema() -> Schema:
     agent = run.AGENT.schema(("name",))
     load = agent["properties"]["load"]
-    by_phase = {"type": "object", "additionalProperties": load}
-    return {**agent, "properties": {**agent["properties"], "load": {"anyOf": [load, by_phase]}}}
+    return {**agent, "properties": {**agent["properties"], "load": _any(load, _names_to(load))}}
 
 
 DEFINITIONS = Section(
@@ -465,24 +588,8 @@ DEFINITIONS = Section(
     required=("environments", "agents", "simulation", "run_config"),
 )
 #: one name, or alternatives: names, or lists of names that go together
-_ALTERNATIVES = Field(
-    {
-        "anyOf": [
-            TEXT.schema,
-            {"type": "array", "items": {"anyOf": [TEXT.schema, _NAMES]}, "minItems": 1},
-        ]
-    }
-)
-_SETS: Schema = {
-    "anyOf": [
-        TEXT.schema,
-        {
-            "type": "array",
-            "items": {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
-            "minItems": 1,
-        },
-    ]
-}
+_ALTERNATIVES = Field(_any(TEXT.schema, _array(_any(TEXT.schema, _NAMES), 1)))
+_SETS = _any(TEXT.schema, _array(_any(TEXT.schema, _array(TEXT.schema)), 1))
 PHASE = Section(
     "a phase of the design",
     {
@@ -514,57 +621,31 @@ DESIGN = Section(
         "version": MAYBE_TEXT,
         "repetitions": integer(1, default=1),
         "max_runs": Field(
-            {"anyOf": [integer(1).schema, {"const": -1}]},
+            _any(integer(1).schema, {"const": -1}),
             integer(1).faults,
             title="max_runs (rows of the design; null: no limit)",
         ),
         "output": MAYBE_TEXT.called("output (a folder)"),
         "extends": MAYBE_TEXT,
-        "base": Field({"anyOf": [TEXT.schema, ref("base"), {"type": "null"}]}),
+        "base": Field(_any(TEXT.schema, ref("base"), _NULL)),
         "definitions": Field(maybe(ref("definitions"))),
         "schedule": Field(
-            maybe(
-                {
-                    "anyOf": [
-                        {"type": "array", "minItems": 1, "items": _PHASES | {"maxProperties": 1}},
-                        _PHASES,
-                    ]
-                }
-            )
+            maybe(_any({"type": "array", "minItems": 1, "items": _PHASES | {"maxProperties": 1}}, _PHASES))
         ),
-        "factors": Field(
-            maybe(
-                {
-                    "anyOf": [
-                        {"type": "array", "items": _ENTRY},
-                        {"type": "object", "additionalProperties": _ENTRY},
-                    ]
-                }
-            )
-        ),
-        "groups": Field(maybe({"type": "object", "additionalProperties": _NAMES})),
-        "zip": Field(
-            {
-                "anyOf": [
-                    {"type": "array", "items": _NAMES},
-                    {"type": "object", "additionalProperties": _NAMES},
-                    {"type": "null"},
-                ]
-            }
-        ),
-        "constraints": _SEVERAL,
+        "factors": Field(maybe(_any(_array(_ENTRY), _names_to(_ENTRY)))),
+        "groups": Field(maybe(_names_to(_NAMES))),
+        "zip": Field(_any(_array(_NAMES), _names_to(_NAMES), _NULL)),
+        "constraints": _texts(),
         "sampler": Field(
-            {
-                "anyOf": [
-                    TEXT.schema,
-                    {"type": "object", "properties": {"name": TEXT.schema, "n": integer(1).schema}},
-                    {"type": "null"},
-                ]
-            }
+            _any(
+                TEXT.schema,
+                {"type": "object", "properties": {"name": TEXT.schema, "n": integer(1).schema}},
+                _NULL,
+            )
         ),
         "search": Field(maybe(SEARCH.schema())),
         "seeds": Field(maybe(SEEDS.schema())),
-        "outcomes": Field(maybe({"type": "object", "additionalProperties": ref("outcome")})),
+        "outcomes": Field(maybe(_names_to(ref("outcome")))),
         "analysis": Field(maybe(ANALYSIS.schema())),
         "execution": Field(maybe(EXECUTION.schema())),
     },
@@ -599,7 +680,7 @@ def design_schema() -> Schema:
             "definitions": DEFINITIONS.schema(),
             "design_phase": PHASE.schema(),
             "factor": _factor_schema(),
-            "outcome": {"anyOf": [OF, OUTCOME.schema(OUTCOME.required)]},
+            "outcome": _any(OF, OUTCOME.schema(OUTCOME.required)),
         },
     }
 

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.core import files
@@ -120,7 +121,7 @@ def write_folder(
             expansion = Expansion(spec)
             rows, rounds = _kept_rows(target, spec) or _new_rows(spec)
             with _scratch(parent, target) as scratch:
-                _fill(scratch, (rows, rounds), expansion, progress)
+                _fill(scratch, rows, rounds, expansion, progress)
                 # the target may have been created in the meantime
                 if parent != target and target.is_dir():
                     held.enter_context(_lock(target, target))
@@ -156,7 +157,7 @@ def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> Desig
                 text = manifest_text(grown.manifest | rounds.entries())
                 files.write_text(target / folder.MANIFEST, text, durable=False)
             else:
-                _fill(scratch, (rows, rounds), Expansion(grown.spec), None)
+                _fill(scratch, rows, rounds, Expansion(grown.spec))
                 with _not_executed(target):
                     _exchange(scratch, target, GENERATED)
     except BlockingIOError as error:
@@ -223,15 +224,25 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
             _recover(target)
     if not _holds_design(target):
         return False
-    design = read_manifest(target)["design"]
-    if design["hash"] != spec.hash and not force:
-        refuse(
+    if not force:
+        refuse_another(
             target,
-            f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
-            f"{spec.uid!r} with hash {spec.hash[:12]}. Name another folder (-o), or replace it with --force "
-            "(its analysis/ and report/ go, its results/ and jobs/ stay)",
+            read_manifest(target)["design"],
+            spec,
+            "Name another folder (-o), or replace it with --force (its analysis/ and report/ go, its results/ and jobs/ "
+            "stay)",
         )
     return True
+
+
+def refuse_another(path: Path, design: Mapping[str, Any], spec: DesignSpec, advice: str) -> None:
+    """Refuse the folder of ``design``, the entry of a manifest, if it is another one than ``spec``."""
+    if design["hash"] != spec.hash:
+        refuse(
+            path,
+            f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
+            f"{spec.uid!r} with hash {spec.hash[:12]}. {advice}",
+        )
 
 
 # ----- contents
@@ -309,70 +320,98 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+class Register:
+    """What the files of a design folder say about its rows: the table, the checksums, and counts for the manifest.
+
+    Args:
+        spec: the design.
+        table: stream that ``design.csv`` is written to.
+    """
+
+    def __init__(self, spec: DesignSpec, table: TextIO):
+        self._spec = spec
+        self._columns = [(factor.name, _labels_of(factor)) for factor in spec.factors]
+        self._table = csv.writer(table, lineterminator="\n")
+        self._table.writerow([*folder.COLUMNS, *(name for name, _ in self._columns)])
+        self._sums: list[str] = []
+        self._first_rows: dict[int, int] = {}
+        self._documents = 0
+
+    def add(self, row: ExpandedRow, expansion: Expansion, write: Callable[[PlannedRun, bytes], None]) -> None:
+        """Add the runs of a row, and write their documents with ``write``."""
+        cells = [label(row.values[name]) for name, label in self._columns]
+        if row.first != row.number:
+            self._first_rows[row.number] = row.first
+        for run, data in planned_runs(expansion, row):
+            if data is not None:
+                write(run, data)
+                self._sums.append(_sum(run.file, data))
+                self._documents += 1
+            self._table.writerow([*_run_cells(run), *cells])
+
+    def write(self, path: Path, rows: SampledRows, rounds: Rounds | None = None) -> None:
+        """Write the sample, the checksums and, last, the manifest into a folder that has the design and its table."""
+        sample = _sample_text(self._spec, rows.sample)
+        files.write_text(path / folder.SAMPLE, sample, durable=False)
+        sums = [
+            *self._sums,
+            f"{_digest(path / folder.TABLE)}  {folder.TABLE}\n",
+            _sum(folder.DESIGN, dumps(dict(self._spec.resolved)).encode("utf-8")),
+            _sum(folder.SAMPLE, sample.encode("utf-8")),
+        ]
+        files.write_text(path / folder.CHECKSUMS, "".join(sums), durable=False)
+        content = manifest(self._spec, rows, self._first_rows, self._documents, rounds)
+        files.write_text(path / folder.MANIFEST, manifest_text(content), durable=False)
+
+
+def _sum(name: str, data: bytes) -> str:
+    return f"{hashlib.sha256(data).hexdigest()}  {name}\n"
+
+
+#: cells of a run in the table
+_run_cells = attrgetter(*folder.COLUMNS)
+
+
 def _fill(
     scratch: Path,
-    drawn: tuple[SampledRows, Rounds | None],
+    rows: SampledRows,
+    rounds: Rounds | None,
     expansion: Expansion,
-    progress: ProgressCallback | None,
+    progress: ProgressCallback | None = None,
 ) -> None:
+    """Write all files of a folder into ``scratch``."""
     spec = expansion.spec
-    rows, rounds = drawn
     files.make_folder(scratch / folder.RUNS)
-    sums: list[str] = []
-
-    def add(name: str, text: str, write: Callable[[str, bytes], None]) -> None:
-        data = text.encode("utf-8")
-        write(name.rpartition("/")[2], data)
-        sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
-
-    first_rows: dict[int, int] = {}
-    documents = 0
-    factors = spec.factors
-    names = [factor.name for factor in factors]
     with (
         files.writing_text(scratch / folder.TABLE, durable=False) as stream,
-        files.new_files(scratch / folder.RUNS) as write_run,
+        files.new_files(scratch / folder.RUNS) as write_file,
     ):
-        table = csv.writer(stream, lineterminator="\n")
-        table.writerow([*folder.COLUMNS, *names])
-        labels = [labels_of(factor) for factor in factors]
+        register = Register(spec, stream)
         for row in expand(rows, expansion):
-            cells = [label(row.values[name]) for name, label in zip(names, labels, strict=True)]
-            if row.first != row.number:
-                first_rows[row.number] = row.first
-            for repetition in range(spec.repetitions):
-                run, text = planned_run(expansion, row, repetition)
-                if text is not None:
-                    add(run.file, text, write_run)
-                    documents += 1
-                table.writerow(
-                    [run.row, run.repetition, run.uid, run.run, run.file, run.seed, run.hash, *cells]
-                )
+            register.add(row, expansion, lambda run, data: write_file(run.file.rpartition("/")[2], data))
             if progress is not None:
                 progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
-    sums.append(f"{_digest(scratch / folder.TABLE)}  {folder.TABLE}\n")
-    with files.new_files(scratch) as write:
-        add(folder.DESIGN, dumps(dict(spec.resolved)), write)
-        add(folder.SAMPLE, sample_text(spec, rows.sample), write)
-    files.write_text(scratch / folder.CHECKSUMS, "".join(sums), durable=False)
-    text = manifest_text(manifest(spec, rows, first_rows, documents, rounds))
-    files.write_text(scratch / folder.MANIFEST, text, durable=False)
+    files.write_text(scratch / folder.DESIGN, dumps(dict(spec.resolved)), durable=False)
+    register.write(scratch, rows, rounds)
 
 
-def planned_run(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
-    """Return a run, and its document; None instead of a duplicate document."""
-    design = expansion.spec.uid
-    uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
-    file = run_file(design, row.first, repetition)
-    seed = expansion.seed(row.name, repetition)
-    if row.first != row.number:
-        hash_ = row.documents.hash(first, seed)
-        return PlannedRun(uid, row.number, repetition, seed, hash_, first, file), None
-    text, hash_ = row.documents.document(uid, seed)
-    return PlannedRun(uid, row.number, repetition, seed, hash_, uid, file), text
+def planned_runs(expansion: Expansion, row: ExpandedRow) -> Iterator[tuple[PlannedRun, bytes | None]]:
+    """Yield the runs of a row, each with its document; None instead of a duplicate document."""
+    design, documents = expansion.spec.uid, row.documents
+    for repetition in range(expansion.spec.repetitions):
+        uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
+        seed = expansion.seed(row.name, repetition)
+        text = None
+        if row.first == row.number:
+            text, digest = documents.document(uid, seed)
+        else:
+            digest = documents.hash(first, seed)
+        file = run_file(design, row.first, repetition)
+        run = PlannedRun(uid, row.number, repetition, seed, digest, first, file)
+        yield run, None if text is None else text.encode("utf-8")
 
 
-def labels_of(factor: Factor) -> Callable[[Any], str]:
+def _labels_of(factor: Factor) -> Callable[[Any], str]:
     """Build the function that formats a factor's values for the table: labels of levels, or numbers."""
     if factor.kind != "levels" or factor.choice is not None:
         return lambda value: "" if value is INACTIVE else str(value)
@@ -380,8 +419,8 @@ def labels_of(factor: Factor) -> Callable[[Any], str]:
     return lambda value: "" if value is INACTIVE else by_level[repr(value)]
 
 
-def sample_text(spec: DesignSpec, sample: Sample) -> str:
-    lines = [",".join(_quoted(name) for name in ("row", *(axis.name for axis in spec.axes)))]
+def _sample_text(spec: DesignSpec, sample: Sample) -> str:
+    lines = [",".join(map(_quoted, ("row", *(axis.name for axis in spec.axes))))]
     for number, point in enumerate(sample.unit.tolist()):
         lines.append(",".join((str(number), *map(repr, point))))
     return "\n".join(lines) + "\n"

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,7 @@ class Search:
     def runs_of(self, number: int) -> list[PlannedRun]:
         """Return the runs of a proposed setting."""
         setting = setting_of(self.journal.trial(number))
-        return [] if setting is None else self._growing.planned(setting)[0]
+        return [] if setting is None else self._growing.planned(setting)
 
     def write_documents(self, number: int) -> Setting:
         """Write the documents of a proposed setting where they are missing, and return the setting."""
@@ -313,7 +314,7 @@ class Search:
             return True
         setting = setting_of(trial)
         if setting is not None:
-            runs = self._growing.planned(setting)[0]
+            runs = self._growing.planned(setting)
             markers = [with_suffix(job_path(self.path, run), ".running") for run in runs]
             if self._claims.are_executed(markers, wait=not self._working):
                 self._claims.avoid(number)
@@ -358,7 +359,7 @@ class Search:
             return
         self._repeated = 0
         writes = self._worker.writes
-        runs = self._growing.write_documents(setting) if writes else self._growing.planned(setting)[0]
+        runs = self._growing.write_documents(setting) if writes else self._growing.planned(setting)
         working = Working(setting, runs, claim, runs_of(self.journal.trial(setting.number)))
         self._working[setting.number] = working
         if not self._settle_if_over(working):
@@ -535,7 +536,7 @@ class Search:
             )
         )
         self.journal.storage.set_trial_user_attr(
-            id_, RUNS, [ended_run.plain() for ended_run in working.ended]
+            id_, RUNS, [asdict(ended_run) for ended_run in working.ended]
         )
 
     def _settle_if_over(self, working: Working) -> bool:

@@ -58,7 +58,7 @@ def setting_of(trial: Any) -> Setting | None:
 
 def runs_of(trial: Any) -> list[EndedRun]:
     """Return the runs of a trial that have ended."""
-    return [EndedRun.of(plain) for plain in trial.user_attrs.get(RUNS, ())]
+    return [EndedRun(**plain) for plain in trial.user_attrs.get(RUNS, ())]
 
 
 def first_of(trial: Any) -> int | None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, environment, named, phase
+from support.factors import checked_documents, over_base
 
 from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder, Expansion
@@ -51,21 +52,9 @@ LEARNER = agent(
 
 def design() -> Design:
     """Return a design over the bodies of the dummy agent."""
-    base = {
-        "version": "3.5",
-        "schedule": [{"train": phase([environment()], [LEARNER])}, {"test": None}],
-        "run_config": {"conditions": [named(VANILLA_RUN)]},
-    }
-    return Design.from_mapping(
-        {
-            "uid": "d",
-            "seed": 7,
-            "version": "3.5",
-            "base": base,
-            "factors": FACTORS,
-            "sampler": {"name": "random", "n": 1},
-        }
-    )
+    data = over_base(FACTORS, sampler={"name": "random", "n": 1})
+    phases = [{"train": phase([environment()], [LEARNER])}, {"test": None}]
+    return Design.from_mapping({**data, "base": {**data["base"], "schedule": phases}})
 
 
 EXPANSION = Expansion(design().spec)
@@ -103,18 +92,14 @@ def test_a_filled_structure_is_the_document(values: dict[str, Any]) -> None:
 
 
 def test_parameters_of_bodies_are_no_part_of_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
-    made_of = []
-    monkeypatch.setattr(
-        "palaestrai_mosaik.arsenai.design.expansion.from_mapping",
-        lambda *given, **keys: made_of.append(1) or from_mapping(*given, **keys),
-    )
+    checked = checked_documents(monkeypatch)
     expansion = Expansion(EXPANSION.spec)
     for number in range(20):
         expansion.row({**VALUES, "gain": number, "sign": -number, "clip": number / 2}, number)
-    assert len(made_of) == 1
+    assert len(checked) == 1
     for key, value in (("count", 1), ("first", 5), ("sensors", ["myenv.0"])):
         expansion.row({**VALUES, key: value}, 20)
-    assert len(made_of) == 4
+    assert len(checked) == 4
     with pytest.raises(DocumentError, match=r"bodies\.0\.count: count .* found the number 0"):
         expansion.row({**VALUES, "count": 0}, 21)
 

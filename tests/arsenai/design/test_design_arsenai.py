@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN
+from support.factors import refused
 
 from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder
 from palaestrai_mosaik.arsenai.design.load import from_mapping, load, loads
@@ -269,10 +270,9 @@ def test_mistakes_are_errors_with_place_and_nearest_name(old: str, new: str, mes
     text = FILE.read_text()
     assert text.count(old) >= 1
     changed = text.replace(old, new, 1)
-    with pytest.raises(DocumentError) as error:
-        loads(changed, "two.yml")
-    found = [problem for problem in error.value.problems if message in problem.message]
-    assert found, error.value
+    error = refused(loads, changed, "two.yml")
+    found = [problem for problem in error.problems if message in problem.message]
+    assert found, error
     line = text[: text.index(old)].count("\n") + 1
     assert found[0].line is not None
     if "needs" not in message and "phase name" not in message:
@@ -284,12 +284,11 @@ def test_all_mistakes_are_told_at_once() -> None:
     text = text.replace("repetitions: 2", "repetitions: 0").replace(
         "rule: [[left, right]]", "rule: [[lft, right]]"
     )
-    with pytest.raises(DocumentError) as error:
-        loads(text)
-    messages = "\n".join(problem.message for problem in error.value.problems)
+    problems = refused(loads, text).problems
+    messages = "\n".join(problem.message for problem in problems)
     for part in ("'pp'", "'rul'", "seed must be an integer", "repetitions must be", "'lft'"):
         assert part in messages
-    assert len(error.value.problems) == 5
+    assert len(problems) == 5
 
 
 def test_factors_by_path_work_on_the_documents_that_the_schedule_makes() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents import agent, environment, named, phase
+from support.factors import refused
 
 from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder
 from palaestrai_mosaik.arsenai.design.load import from_mapping, load, loads
@@ -54,9 +55,7 @@ def gain(**keys: Any) -> dict[str, Any]:
 
 
 def problems(*factors: Any, **keys: Any) -> str:
-    with pytest.raises(DocumentError) as error:
-        design(*factors, **keys)
-    return "\n".join(str(problem) for problem in error.value.problems)
+    return "\n".join(map(str, refused(design, *factors, **keys).problems))
 
 
 def test_factors_with_their_defaults() -> None:
@@ -442,16 +441,15 @@ def test_problems_are_told_where_they_were_written(tmp_path: Path) -> None:
         ),
         child="uid: child\nextends: parent.yml\nmax_runs: 0\nfactors:\n  band: {dist: normal}\n",
     )
-    with pytest.raises(DocumentError) as error:
-        load(folder / "child.yml")
-    told = {Path(one.file).name + f":{one.line}:{one.path}" for one in error.value.problems}
+    faults = refused(load, folder / "child.yml").problems
+    told = {f"{Path(problem.file).name}:{problem.line}:{problem.path}" for problem in faults}
     assert {
         "run.yml:4:shedule",
         "parent.yml:4:repetitions",
         "parent.yml:7:factors.0.low",
         "child.yml:3:max_runs",
     } <= told
-    mean = next(one for one in error.value.problems if "'mean'" in one.message)
+    mean = next(fault for fault in faults if "'mean'" in fault.message)
     assert Path(mean.file).name in ("parent.yml", "child.yml")
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.documents import VANILLA_RUN, named, phase
+from support.documents import phase
+from support.factors import over_base, refused
 
 from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.arsenai.design.expansion import slug
@@ -27,15 +28,8 @@ from palaestrai_mosaik.core.errors import DocumentError
 def design(uid: str = "d", levels: int = 3, **keys: Any) -> Design:
     """Return a design of some documents."""
     path = "schedule.phase_0.agents.a.muscle.params.gain"
-    base = {
-        "version": "3.5",
-        "schedule": [{"phase_0": phase()}],
-        "run_config": {"conditions": [named(VANILLA_RUN)]},
-    }
     factors = {"gain": {"path": path, "create": True, "levels": list(range(levels))}}
-    return Design.from_mapping(
-        {"uid": uid, "seed": 7, "version": "3.5", "base": base, "factors": factors, **keys}
-    )
+    return Design.from_mapping(over_base(factors, phase(), **{"uid": uid, **keys}))
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -45,13 +39,6 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
         for file in folder.rglob("*")
         if file.is_file()
     }
-
-
-def refused(function: Callable[[], object]) -> str:
-    """Return why the call is refused."""
-    with pytest.raises(DocumentError) as raised:
-        function()
-    return str(raised.value)
 
 
 @pytest.fixture
@@ -81,7 +68,7 @@ def test_another_design_needs_force_and_leaves_no_stale_file(out: Path) -> None:
         (out / name).write_text("kept")
     before = contents(out)
     other = design("e", levels=2)
-    message = refused(lambda: other.generate(out))
+    message = str(refused(lambda: other.generate(out)))
     assert f"another design: 'd' with hash {first.spec.hash[:12]}" in message
     assert "--force (its analysis/ and report/ go, its results/ and jobs/ stay)" in message
     assert contents(out) == before
@@ -100,14 +87,14 @@ def test_another_design_needs_force_and_leaves_no_stale_file(out: Path) -> None:
 def test_a_folder_of_something_else_is_never_touched(out: Path, force: bool) -> None:
     out.mkdir(parents=True)
     (out / "thesis.tex").write_text("all of it")
-    assert "is not empty and no design's folder (thesis.tex)" in refused(
-        lambda: design().generate(out, force)
+    assert "is not empty and no design's folder (thesis.tex)" in str(
+        refused(lambda: design().generate(out, force))
     )
     assert list(contents(out)) == ["thesis.tex"]
     (out / "manifest.json").write_text("{}")
-    assert "not the manifest of a design" in refused(lambda: design().generate(out, force))
+    assert "not the manifest of a design" in str(refused(lambda: design().generate(out, force)))
     file = out / "thesis.tex"
-    assert "there is a file of this name" in refused(lambda: design().generate(file, force))
+    assert "there is a file of this name" in str(refused(lambda: design().generate(file, force)))
     assert sorted(contents(out)) == ["manifest.json", "thesis.tex"]
 
 
@@ -125,7 +112,7 @@ def test_edits_are_noticed_and_not_overwritten(out: Path) -> None:
         "mine.yml": "no run of the design has this document",
     }
     assert "edited since it was generated: its hash is" in found[edited.name]
-    message = refused(lambda: design().generate(out))
+    message = str(refused(lambda: design().generate(out)))
     assert "4 of its files are not as it makes them (runs/d-0-r0.yml, runs/d-1-r0.yml" in message
     (out / "analysis").mkdir()
     (out / "analysis" / "notes.txt").write_text("of this design, and mine")
@@ -152,8 +139,8 @@ def test_what_is_no_part_of_the_identity_needs_no_force(out: Path) -> None:
     assert before.keys() == after.keys()
     # an edit is an edit, even if the design is the same
     (out / "design.yml").write_text("# mine\n" + (out / "design.yml").read_text())
-    assert "1 of its files are not as it makes them (design.yml)" in refused(lambda: parallel.write(out))
-    assert "(SHA256SUMS, design.yml)" in refused(lambda: design().write(out))
+    assert "1 of its files are not as it makes them (design.yml)" in str(refused(lambda: parallel.write(out)))
+    assert "(SHA256SUMS, design.yml)" in str(refused(lambda: design().write(out)))
 
 
 def test_one_at_a_time_generates_into_a_folder(out: Path) -> None:
@@ -161,7 +148,7 @@ def test_one_at_a_time_generates_into_a_folder(out: Path) -> None:
     others: list[str] = []
 
     def listen(done: int, total: int) -> None:
-        others.append(refused(lambda: design("e").generate(out, force=True)))
+        others.append(str(refused(lambda: design("e").generate(out, force=True))))
 
     design(levels=2).generate(out, progress=listen)
     before = contents(out)
@@ -187,7 +174,7 @@ def test_a_folder_that_comes_in_between_is_not_written_over(out: Path) -> None:
             out.mkdir()
             design("e").generate(out)
 
-    message = refused(lambda: design().generate(out, progress=elsewhere))
+    message = str(refused(lambda: design().generate(out, progress=elsewhere)))
     assert "the folder holds another design: 'e'" in message
     assert DesignFolder.open(out).verify() == []
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
@@ -199,7 +186,7 @@ def test_documents_do_not_change_while_they_are_executed(out: Path) -> None:
     opened = DesignFolder.open(out)
     with execution_lock(out):
         before = contents(out)
-        message = refused(lambda: design("e").generate(out, force=True))
+        message = str(refused(lambda: design("e").generate(out, force=True)))
         assert f"the folder is being executed by process {os.getpid()} on host" in message
         assert contents(out) == before
         # to see that nothing is to be done disturbs nobody
@@ -253,7 +240,7 @@ def test_an_exchange_that_fails_anywhere_is_undone(out: Path, monkeypatch: pytes
     monkeypatch.setattr(files, "move", failing)
     for fail_at in range(1, 15):
         calls = 0
-        message = refused(lambda: design("e").generate(out, force=True))
+        message = str(refused(lambda: design("e").generate(out, force=True)))
         assert "the folder cannot be written: No space left on device" in message
         assert contents(out) == before, fail_at
         assert not [entry for entry in (*out.iterdir(), *out.parent.iterdir()) if entry.name.startswith(".")]
@@ -283,8 +270,8 @@ Design.load(sys.argv[1]).generate(sys.argv[2], force=True)
 """
     run = subprocess.run([sys.executable, "-c", code, out.parent / "e" / "design.yml", out], check=False)
     assert run.returncode == -signal.SIGKILL
-    assert "was cut off; do it again" in refused(lambda: DesignFolder.open(out))
-    assert "another design" in refused(lambda: design("f").generate(out))
+    assert "was cut off; do it again" in str(refused(lambda: DesignFolder.open(out)))
+    assert "another design" in str(refused(lambda: design("f").generate(out)))
     assert {name: entry for name, entry in contents(out).items() if not name.startswith(".")} == before
     assert DesignFolder.open(out).verify() == []
 
@@ -365,7 +352,7 @@ def test_a_link_leads_to_its_folder(tmp_path: Path) -> None:
 
 def test_folders_that_are_not_whole(out: Path) -> None:
     def opened() -> str:
-        return refused(lambda: DesignFolder.open(out))
+        return str(refused(lambda: DesignFolder.open(out)))
 
     assert "there is no such folder" in opened()
     design().generate(out)
@@ -374,7 +361,7 @@ def test_folders_that_are_not_whole(out: Path) -> None:
     def with_file(name: str, text: str) -> str:
         (out / name).write_text(text)
         try:
-            return refused(lambda: DesignFolder.open(out).sample)
+            return str(refused(lambda: DesignFolder.open(out).sample))
         finally:
             (out / name).write_text(files[name])
 
@@ -423,7 +410,7 @@ def test_a_place_that_may_not_be_written_to() -> None:
         if root:
             os.seteuid(65534)
         try:
-            message = refused(lambda: design().generate(place / "out"))
+            message = str(refused(lambda: design().generate(place / "out")))
         finally:
             if root:
                 os.seteuid(0)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.documents import VANILLA_RUN, agent, environment, named, phase
+from support.documents import agent, environment, named, phase
+from support.factors import base, checked_documents, over_base, refused
 
 from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.arsenai.design.expansion import Expansion, yaml_text
@@ -27,20 +28,9 @@ from palaestrai_mosaik.experiment.yaml_text import read
 MUSCLE = "schedule.phase_0.agents.a.muscle.params"
 
 
-def base(*phases: dict[str, Any]) -> dict[str, Any]:
-    """Return a run document without uid and seed."""
-    return {
-        "version": "3.5",
-        "schedule": [{f"phase_{i}": p} for i, p in enumerate(phases or (phase(), {}))],
-        "run_config": {"conditions": [named(VANILLA_RUN)]},
-    }
-
-
 def made(factors: dict[str, Any], *phases: dict[str, Any], **keys: Any) -> Design:
     """Return a design over the dummy document."""
-    return Design.from_mapping(
-        {"uid": "d", "seed": 7, "version": "3.5", "base": base(*phases), "factors": factors, **keys}
-    )
+    return Design.from_mapping(over_base(factors, *phases, **keys))
 
 
 def gain(**keys: Any) -> dict[str, Any]:
@@ -168,18 +158,14 @@ def test_text_reads_back(data: dict[str, Any]) -> None:
 
 def test_structures_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were parameters no holes, nothing above would be tested, and all would be slow."""
-    made_of = []
-    monkeypatch.setattr(
-        "palaestrai_mosaik.arsenai.design.expansion.from_mapping",
-        lambda *given, **keys: made_of.append(1) or from_mapping(*given, **keys),
-    )
+    checked = checked_documents(monkeypatch)
     expansion = Expansion(EXPANSION.spec)
     values = {"gain": 1, "brain": 1, "world": 1, "second": 1, "episodes": 1, "scheduler": "direct"}
     for number in range(20):
         expansion.row({**values, "gain": number, "world": str(number), "condition": 0}, number)
-    assert len(made_of) == 1
+    assert len(checked) == 1
     expansion.row({**values, "condition": 1, "episodes": 2}, 20)
-    assert len(made_of) == 2
+    assert len(checked) == 2
 
 
 def test_equal_documents_are_executed_once(tmp_path: Path) -> None:
@@ -288,14 +274,13 @@ def test_faults_of_rows_are_told_once(tmp_path: Path) -> None:
         "episodes": {"path": "schedule.phase_0.phase_config.episodes", "low": -9, "high": -1, "type": "int"},
     }
     design = made(factors, sampler={"name": "random", "n": 40})
-    with pytest.raises(DocumentError) as raised:
-        design.generate(tmp_path / "out")
-    sensors, episodes = sorted(raised.value.problems, key=lambda problem: problem.message)
+    error = refused(design.generate, tmp_path / "out")
+    sensors, episodes = sorted(error.problems, key=lambda problem: problem.message)
     assert "'noenv.1' must start with the uid" in sensors.message
     assert sensors.path == "schedule.0.phase_0.agents.0.sensors.0"
     assert "gain = 0." in sensors.message and "sensors = ['noenv.1']" in sensors.message
     assert "(in row 0 and 39 others, where gain = " in episodes.message
-    assert "hole" not in str(raised.value)
+    assert "hole" not in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -331,26 +331,35 @@ class _Model:
 def _model(codes: IntArray, names: Sequence[str], order: int) -> _Model:
     single = [_contrasts(column) for column in codes.T]
     columns: dict[Term, FloatArray] = {(i,): block for i, block in enumerate(single)}
+    most = {term: block.shape[1] for term, block in columns.items()}
     notes: list[str] = []
-    nested = [names[i] for i, column in enumerate(codes.T) if column.min() < 0]
-    if nested:
-        notes.append(_nested_note(nested))
-    pairs = [term for term in _terms(len(single), order) if len(term) == 2]
+    if codes.min() < 0:
+        notes.append(_nested_note([names[int(i)] for i in np.flatnonzero(codes.min(axis=0) < 0)]))
+    pairs = [(term[0], term[1]) for term in _terms(len(single), order) if len(term) == 2]
     if sum(single[i].shape[1] * single[j].shape[1] for i, j in pairs) > _MOST_COLUMNS:
         notes.append(f"pairs of factors are left out: they have more than {_MOST_COLUMNS} contrasts")
         pairs = []
-    most = {term: block.shape[1] for term, block in columns.items()}
-    mean, zeros = np.ones((len(codes), 1)), np.zeros(len(codes))
     for i, j in pairs:
-        product = (single[i][:, :, None] * single[j][:, None, :]).reshape(len(codes), -1)
-        free = product.shape[1]
-        if codes[:, [i, j]].min() < 0:
-            # levels that never meet, because one factor is inactive there, have no contrast
-            alone = [mean, single[i], single[j]]
-            free = _unexplained([*alone, product], zeros)[1] - _unexplained(alone, zeros)[1]
+        product, free = _pair(single[i], single[j], inactive=bool(codes[:, [i, j]].min() < 0))
         if free or not product.shape[1]:
             columns[(i, j)], most[(i, j)] = product, free
     return _Model(columns, most, _nesting(codes), tuple(notes))
+
+
+def _pair(first: FloatArray, second: FloatArray, inactive: bool) -> tuple[FloatArray, int]:
+    """Return the contrasts of a pair of factors, (runs, contrasts), and their greatest possible rank.
+
+    Args:
+        first: contrasts of the first factor.
+        second: contrasts of the second factor.
+        inactive: whether one of them is inactive in some runs.
+    """
+    product = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
+    if not inactive:
+        return product, product.shape[1]
+    # levels that never meet, because one factor is inactive there, have no contrast
+    alone, zeros = [np.ones((len(first), 1)), first, second], np.zeros(len(first))
+    return product, _unexplained([*alone, product], zeros)[1] - _unexplained(alone, zeros)[1]
 
 
 def _type_two(runs: _Runs, model: _Model, names: Sequence[str]) -> _Table:

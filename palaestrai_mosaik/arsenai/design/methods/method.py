@@ -13,6 +13,7 @@ from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from ..distributions import whole_numbers
 from ..model import DesignSpec, Factor
+from ..samplers.sampler import unit_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,20 +97,12 @@ class Study:
 
     @property
     def problem(self) -> dict[str, Any]:
-        """SALib's problem definition, always on the unit cube.
-
-        Axes are numbered, because SALib refuses some names.
-        """
-        numbers = [f"x{i}" for i in range(len(self.names))]
-        problem: dict[str, Any] = {
-            "num_vars": len(numbers),
-            "names": numbers,
-            "bounds": [[0.0, 1.0]] * len(numbers),
-        }
-        if self.groups != self.names:
-            players = self.players
-            problem["groups"] = [f"g{players.index(group)}" for group in self.groups]
-        return problem
+        """SALib's problem definition; axes and groups are numbered, because SALib refuses some names."""
+        players = self.players
+        groups = [f"g{players.index(group)}" for group in self.groups]
+        return unit_problem(
+            [f"x{i}" for i in range(len(self.names))], groups if self.groups != self.names else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model import DesignSpec
+from ..model import DesignSpec, is_number
 from .sampler import Option, Sample, Sampler, size_of
 from .sobol import randomized
 
@@ -36,8 +36,7 @@ def draw(spec: DesignSpec) -> Sample:
 
 
 def _delta(value: Any) -> str | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return None if number and 0 < value <= 0.5 else "a number above 0 and at most 0.5"
+    return None if is_number(value) and 0 < value <= 0.5 else "a number above 0 and at most 0.5"
 
 
 FINITE_DIFFERENCES: Sampler = Sampler(

@@ -17,7 +17,7 @@ from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
-from ..model import INACTIVE, Axis, DesignSpec, Factor
+from ..model import INACTIVE, Axis, DesignSpec, Factor, is_number
 from .sampler import Fault, Option, Sample, Sampler, flag, single_rows
 
 #: largest number of faults of a table in an error
@@ -90,7 +90,6 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Fault]]:
     in_unit = POINTS.option(spec, "unit")
     unit = np.full((len(rows), len(spec.axes)), np.nan)
     problems: list[Fault] = []
-    empty: list[tuple[int, str]] = []
     for index, row in enumerate(rows):
         path = ("sampler", "rows", index)
         if len(row) != len(columns):
@@ -99,22 +98,25 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Fault]]:
         cells = dict(zip(columns, row, strict=True))
         for number, axis in enumerate(spec.axes):
             try:
-                if in_unit:
-                    unit[index, number] = _coordinate(axis, cells[axis.name])
-                else:
-                    unit[index, number] = _of_axis(axis, cells)
+                unit[index, number] = (
+                    _coordinate(axis, cells[axis.name]) if in_unit else _of_axis(axis, cells)
+                )
             except ValueError as error:
                 problems.append((path, f"{axis.name}: {error}"))
-            empty += [(index, f.name) for f in axis.factors if not in_unit and cells[f.name] is None]
-    if not problems:
+    if not problems and not in_unit:
         values = decode(spec, unit)
-        problems = [
-            (("sampler", "rows", index), f"{name} has no value, and is active in this row")
-            for index, name in empty
-            if values[index][name] is not INACTIVE
-        ]
-        problems += [] if in_unit else _changed(spec, values)
+        problems = [*_empty(spec, values), *_changed(spec, values)]
     return unit, problems
+
+
+def _empty(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
+    """Yield a problem for each active factor without a value."""
+    columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
+    for index, row in enumerate(rows):
+        cells = dict(zip(columns, row, strict=True))
+        for factor in spec.factors:
+            if cells[factor.name] is None and values[index][factor.name] is not INACTIVE:
+                yield ("sampler", "rows", index), f"{factor.name} has no value, and is active in this row"
 
 
 def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
@@ -134,8 +136,7 @@ def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[
 
 def _comes_back(factor: Factor, value: Any, result: Any) -> bool:
     if factor.kind == "levels":
-        levels = factor.labels if factor.choice is not None else factor.levels
-        return levels[_level(factor, value)] is result
+        return factor.row_levels[_level(factor, value)] is result
     number = float(value)
     if factor.kind == "int" or not number or not result:
         return bool(number == result)
@@ -153,7 +154,7 @@ def _reached(factor: Factor) -> str:
 
 
 def _coordinate(axis: Axis, cell: Any) -> float:
-    if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not 0 <= cell <= 1:
+    if not is_number(cell) or not 0 <= cell <= 1:
         raise ValueError(f"a coordinate is a number from 0 to 1, found {show_unquoted(cell)}")
     if not INSIDE <= cell <= 1 - INSIDE and not all(bounded(factor) for factor in axis.factors):
         raise ValueError(

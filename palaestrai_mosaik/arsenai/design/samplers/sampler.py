@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from palaestrai_mosaik.experiment.fields import show
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-from ..model import Axis, DesignSpec
+from ..model import Axis, DesignSpec, is_number
 
 
 @dataclass(frozen=True)
@@ -204,14 +204,19 @@ def units(spec: DesignSpec) -> tuple[str, ...]:
 
 def problem(spec: DesignSpec) -> dict[str, Any]:
     """Build a SALib problem on the unit cube, with the design's groups if it has any."""
-    result: dict[str, Any] = {
-        "num_vars": len(spec.axes),
-        "names": [axis.name for axis in spec.axes],
-        "bounds": [[0.0, 1.0] for _ in spec.axes],
-    }
-    if spec.groups:
-        result["groups"] = [unit_label(axis) for axis in spec.axes]
-    return result
+    groups = [unit_label(axis) for axis in spec.axes] if spec.groups else None
+    return unit_problem([axis.name for axis in spec.axes], groups)
+
+
+def unit_problem(names: Sequence[str], groups: Sequence[str] | None) -> dict[str, Any]:
+    """Build a SALib problem on the unit cube.
+
+    Args:
+        names: names of the axes.
+        groups: group of each axis, None without groups.
+    """
+    problem = {"num_vars": len(names), "names": [*names], "bounds": [[0.0, 1.0] for _ in names]}
+    return problem if groups is None else {**problem, "groups": [*groups]}
 
 
 #: key -> check that returns a description of the allowed values, or None if the value is valid
@@ -220,8 +225,7 @@ Keys = Mapping[str, Callable[[Any], str | None]]
 
 def fraction(value: Any) -> str | None:
     """Check that a value is a number between 0 and 1."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return None if number and 0 < value < 1 else "a number between 0 and 1"
+    return None if is_number(value) and 0 < value < 1 else "a number between 0 and 1"
 
 
 def until_option(meaning: str) -> Option:
