@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from palaestrai_mosaik.web.motions import EpisodeChoice
+    from palaestrai_mosaik.web.carried import EpisodeChoice
 
 AnyStore = Store | str | os.PathLike[str]
 

@@ -39,7 +39,7 @@ from .output import (
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.core.pages import Page
-    from palaestrai_mosaik.web.motions import EpisodeChoice
+    from palaestrai_mosaik.web.carried import EpisodeChoice
 
 
 def serve(
@@ -64,8 +64,8 @@ def serve(
         allow_modules: the modules that documents in the page may name; ``None``: all.
     """
     try:
-        from palaestrai_mosaik.web.serving import listen
-        from palaestrai_mosaik.web.serving import serve as serve_page
+        from palaestrai_mosaik.web.server import listen
+        from palaestrai_mosaik.web.server import serve as serve_page
     except ImportError as error:
         raise PalaestraiMosaikError(str(error)) from None
     if folder is None:

@@ -22,8 +22,7 @@ from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.simulation.values import Tally
-from palaestrai_mosaik.simulation.world_builder import WorldBuilder
-from palaestrai_mosaik.simulation.world_rewinding import RewindingBuilder
+from palaestrai_mosaik.simulation.world_builder import RewindingBuilder, WorldBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .factory import WorkerPlan, call_all, make_bodies

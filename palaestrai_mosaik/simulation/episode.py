@@ -2,7 +2,7 @@
 
 An episode is one run of a world; the domain objects (environments, muscles, brains) outlive it. :mod:`.world_builder`
 builds the world for each episode. If all simulators are in this process, the world is built once and rewound for the
-next episode, and only simulators of co-simulations are replaced (:mod:`.world_rewinding`).
+next episode, and only simulators of co-simulations are replaced (:mod:`.world_builder`).
 
 By default the package's own schedule (:mod:`.scheduler`) determines the simulators' steps. If all simulators
 are in this process, it needs an event loop only to build the world; otherwise it runs in one. With
@@ -21,10 +21,8 @@ from .bridge import ordinary
 from .event_loop import complete
 from .external_control import turns
 from .scheduler import Schedule
-from .world_builder import EpisodeSettings, WorldBuilder
-from .world_rewinding import RewindingBuilder
-from .world_run import StopRequested, explain, run, standstill
-from .world_shutdown import shut_down
+from .world_builder import EpisodeSettings, RewindingBuilder, WorldBuilder
+from .world_run import StopRequested, explain, run, shut_down, standstill
 
 
 @dataclass

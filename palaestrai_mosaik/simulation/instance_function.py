@@ -36,8 +36,7 @@ from .foreign_world import (
     world_of,
 )
 from .mosaik_internals import children_of_this_process, new_sid
-from .world_run import Request, disconnected, explain, unanswered, watch
-from .world_shutdown import finalize
+from .world_run import Request, disconnected, explain, finalize, unanswered, watch
 
 
 async def adopt(

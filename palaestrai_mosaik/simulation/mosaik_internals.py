@@ -1,6 +1,6 @@
 """Access to undocumented parts of mosaik, except for :mod:`.scheduler`; tested with 3.5 to 3.7.
 
-This module builds worlds and holds simulators back, :mod:`.world_run` runs worlds, :mod:`.world_shutdown` ends them,
+This module builds worlds and holds simulators back, :mod:`.world_run` runs worlds, :mod:`.world_run` ends them,
 and :mod:`.foreign_world` merges two. They correct what mosaik does in some releases or in all:
 
 ====== ===================================================== ========================================================
@@ -12,17 +12,17 @@ until  in mosaik                                             here
 3.6    the default of ``posix`` is inverted                  :func:`starter`
 3.6    a simulator may pass a step that is just being made   :func:`mend_progress`
 3.6    cancelled waits for a progress are kept               :func:`mend_progress`
-3.6    a process is one of ``subprocess``, not of asyncio    :mod:`.world_shutdown`
+3.6    a process is one of ``subprocess``, not of asyncio    :mod:`.world_run`
 3.6    errors are all ``SimulationError``                    :func:`.world_run.explain`, :mod:`.scheduler.versions`
 ------ ----------------------------------------------------- --------------------------------------------------------
 always a run cannot end early                                :func:`stop`, :func:`keep_in_step`
 always any process may connect as a simulator                :mod:`.peer_check`
 always simulators have no time-out                           :func:`.world_run.answer`, :func:`.world_run.run`
 always a remote simulator's exception is only logged         :func:`.world_run.run`
-always a late answer stops the reading from a simulator      :func:`.world_shutdown.finalize`
-always after a failed ``finalize``, others are not called    :func:`.world_shutdown.finalize`
-always a process is killed 0.1 s after ``finalize``          :func:`.world_shutdown.shut_down`
-always processes may be left behind                          :func:`.world_shutdown.shut_down`
+always a late answer stops the reading from a simulator      :func:`.world_run.finalize`
+always after a failed ``finalize``, others are not called    :func:`.world_run.finalize`
+always a process is killed 0.1 s after ``finalize``          :func:`.world_run.shut_down`
+always processes may be left behind                          :func:`.world_run.shut_down`
 ====== ===================================================== ========================================================
 
 Since 3.6, a world without a shutdown is reported: :func:`needs_no_shutdown` suppresses that.

@@ -36,7 +36,7 @@ from .event_loop import complete
 from .remote_environment import RemoteEnvironment
 from .scheduler.versions import runners
 from .world_builder import WorldBuilder
-from .world_shutdown import shut_down
+from .world_run import shut_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,9 +18,20 @@ from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.store import StoreLocation
 
-from .carried import TIME, Carried, add_overview, add_record, add_time, reserved
+from .carried import (
+    TIME,
+    Carried,
+    EpisodeChoice,
+    Films,
+    Motions,
+    add_overview,
+    add_record,
+    add_time,
+    phase_number,
+    phases_in_motion,
+    reserved,
+)
 from .data.design_analysis import analysis_of
-from .motions import EpisodeChoice, Films, Motions, phase_number, phases_in_motion
 from .page import single_file
 from .resources import ResourceError, Source
 

@@ -233,7 +233,7 @@ RESOLVES = {
     "runner/user_key.py": "who can write to the folders above the user's key",
     "simulation/remote_environment.py": "folders that another interpreter imports from",
     "web/access.py": "which store it is, by whatever name: the token of its page",
-    "web/data/design_search.py": "whether two stores are the same",
+    "web/data/design_analysis.py": "whether two stores are the same",
 }
 #: file -> why a joined path is a root there
 JOINS = {

@@ -34,7 +34,7 @@ from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.world_run import run as run_world
-from palaestrai_mosaik.simulation.world_shutdown import shut_down
+from palaestrai_mosaik.simulation.world_run import shut_down
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 

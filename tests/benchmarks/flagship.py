@@ -66,7 +66,7 @@ from palaestrai_mosaik.simulation.bridge import AgentSimulator, CoordinatorSimul
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.world_graph import world_graph
 from palaestrai_mosaik.simulation.world_run import run as run_world
-from palaestrai_mosaik.simulation.world_shutdown import shut_down
+from palaestrai_mosaik.simulation.world_run import shut_down
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream

@@ -78,7 +78,6 @@ _OF_COMMANDS = {
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "runner/scalars.py": [("palaestrai-mosaik", "start")],
     "web/server.py": _SERVE,
-    "web/serving.py": _SERVE,
     "web/workplace.py": [("palaestrai-mosaik", "start")],
     "web/actions/designs.py": [("arsenai", "resume")],
     "web/actions/documents.py": [("palaestrai-mosaik", "start")],

@@ -21,7 +21,7 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 from palaestrai_mosaik.core.errors import ActionError, SpaceError
 from palaestrai_mosaik.interop.palaestrai import translate
 from palaestrai_mosaik.interop.palaestrai.base import GlobalGenerators
-from palaestrai_mosaik.interop.palaestrai.lazy_memory import LazyMemory
+from palaestrai_mosaik.interop.palaestrai.memory import LazyMemory
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

@@ -25,7 +25,7 @@ from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.core import progress
 from palaestrai_mosaik.core.errors import FINISHED, UNSOUND, PalaestraiMosaikError, Problem, format_traceback
 from palaestrai_mosaik.core.printing import LONGEST_MESSAGE, escape_control_characters, one_line, printable
-from palaestrai_mosaik.web import serving
+from palaestrai_mosaik.web import server
 
 ROOT = Path(__file__).parents[2]
 #: title and colour, C1, backspace, return, direction, joiner, separators
@@ -155,8 +155,8 @@ def test_a_terminal_obeys_no_name(
     for name, document in documents.items():
         Path(f"{name}.yml").write_text(yaml.safe_dump(document))
     hostile_database(Path("palaestrai.db"))
-    serve = serving.serve
-    monkeypatch.setattr(serving, "serve", lambda *page: serve(*page[:2], lambda: interrupted(page[2])))
+    serve = server.serve
+    monkeypatch.setattr(server, "serve", lambda *page: serve(*page[:2], lambda: interrupted(page[2])))
     for line in COMMANDS:
         with terminal(monkeypatch) if bars else plain(capfd) as got:
             code = call(line)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @contextmanager
 def served(source: Source) -> Iterator[str]:
     """Serve ``source``; give the first address, which has the token."""
-    from palaestrai_mosaik.web.serving import listen, make_server
+    from palaestrai_mosaik.web.server import listen, make_server
 
     listening = listen("127.0.0.1", 0)
     server = make_server(source, listening.access)

@@ -375,7 +375,7 @@ def test_bodies_are_limited(client: Client, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_slow_and_dead_clients_keep_nobody_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from palaestrai_mosaik.web import serving
+    from palaestrai_mosaik.web import server as serving
 
     monkeypatch.setattr(serving, "HEAD_TIMEOUT", 0.3)
     opened = [socket.create_connection((client.host, client.port), 30) for _ in range(40)]

@@ -30,7 +30,7 @@ TOKEN = "a" * 64
 @contextmanager
 def server(folder: Path, port: int = 0, token: str = TOKEN) -> Iterator[str]:
     """Serve a store at a port; give the first address."""
-    from palaestrai_mosaik.web.serving import listen, make_server
+    from palaestrai_mosaik.web.server import listen, make_server
 
     location = StoreLocation(str(folder))
     listening = listen("127.0.0.1", port).with_token(token)

@@ -17,9 +17,9 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried
+from palaestrai_mosaik.web.carried import Films
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.data.episodes import TOGETHER
-from palaestrai_mosaik.web.motions import Films
 from palaestrai_mosaik.web.resources import ResourceError, Source
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 

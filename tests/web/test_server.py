@@ -253,7 +253,7 @@ def test_a_store_that_cannot_be_opened_is_an_error(
 
 def test_without_the_extra_the_error_has_the_command(folder: Path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in ("palaestrai_mosaik.web.serving", "palaestrai_mosaik.web.server"):
+    for name in ("palaestrai_mosaik.web.server", "palaestrai_mosaik.web.server"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert main(["serve", str(folder)]) == 2
     said = capsys.readouterr().err

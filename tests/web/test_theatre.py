@@ -15,7 +15,8 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.web import carried, motions
+from palaestrai_mosaik.web import carried
+from palaestrai_mosaik.web import carried as motions
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 
 from .test_grid import STEP, choose, drawn_voltages, lines, set_state

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.arsenai.design.described import values_of
 from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods import METHODS
-from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor
+from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor, values_of
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.core.progress import ProgressCallback

@@ -16,11 +16,10 @@ from palaestrai_mosaik.core.errors import Problem
 from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.progress import ProgressCallback
 
-from .described import described
 from .expansion import Expansion, run_uid, slug
 from .folder import JOBS, OUTPUTS, RESULTS, STORES, DesignFolder
 from .load import from_mapping, load
-from .model import DesignSpec
+from .model import DesignSpec, described
 from .rows import draw_rows, expand
 from .search import examples
 from .writer import Written, write_folder

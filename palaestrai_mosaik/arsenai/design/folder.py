@@ -28,10 +28,9 @@ from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.experiment import content_digest, dumps
 from palaestrai_mosaik.experiment import load as load_run
 
-from .described import described
 from .expansion import is_run_file
 from .load import load
-from .model import DesignSpec
+from .model import DesignSpec, described
 from .samplers.sampler import Sample, unpack
 from .settings import FOLDER, JOURNAL
 

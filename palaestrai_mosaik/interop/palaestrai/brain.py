@@ -20,8 +20,7 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .base import Adapted, MuscleData, numeric_statistics, their_mode
 from .filter import AdaptedFilter
-from .lazy_memory import LazyMemory
-from .memory import BrainMemory
+from .memory import BrainMemory, LazyMemory
 from .translate import PalaestraiChannels
 
 #: default number of rows in palaestrAI's memory

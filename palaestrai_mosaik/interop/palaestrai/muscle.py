@@ -20,8 +20,7 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorRea
 from .base import COMPUTED_NAN, Adapted, MuscleData, numeric_statistics, their_mode
 from .brain import PalaestraiDumper
 from .filter import AdaptedFilter
-from .lazy_memory import LazyMemory
-from .memory import RolloutMemory
+from .memory import LazyMemory, RolloutMemory
 from .translate import PalaestraiChannels, vector_of
 
 #: immutable types, which need no copy

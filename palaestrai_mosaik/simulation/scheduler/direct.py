@@ -1,6 +1,6 @@
 """Executes a world of simulators in this process: one loop, which calls one simulator after the other.
 
-Read :class:`Schedule` first, then :mod:`.order`. The meaning of a world stays mosaik's: this module reads
+Read :class:`Schedule` first, then :mod:`.runner`. The meaning of a world stays mosaik's: this module reads
 the results of mosaik's analysis of the connections (``SimRunner``), and keeps its own state in mosaik's objects
 (data of the outputs, waiting inputs), so that mosaik's own code can answer requests of simulators.
 """
@@ -21,10 +21,8 @@ from mosaik import scheduler as mosaik_scheduler
 from mosaik.tiered_time import TieredTime
 
 from . import versions
-from .inputs import MANY, Inputs, collector, insert, without_collector
-from .order import ranks
-from .outputs import OutputCache
-from .runner import Runner, answered
+from .inputs import MANY, Inputs, OutputCache, collector, insert, without_collector
+from .runner import Runner, answered, ranks
 
 #: number of tiers of a time outside all groups
 _PLAIN = 1
@@ -35,7 +33,7 @@ _TURN = 0.005
 class Schedule:
     """The schedule of a built world whose simulators are all in this process.
 
-    A heap holds every planned step, by its position in the order (:mod:`.order`). :meth:`run` takes the
+    A heap holds every planned step, by its position in the order (:mod:`.runner`). :meth:`run` takes the
     first, collects the inputs, calls the simulator, passes its outputs on, and plans the steps that follow from
     them, until no step before ``until`` is left.
 
@@ -48,7 +46,7 @@ class Schedule:
         until: the end, exclusive, in steps of mosaik's time.
 
     Raises:
-        NoOrder: simulators wait for each other within one time (:class:`~.order.NoOrder`).
+        NoOrder: simulators wait for each other within one time (:class:`~.runner.NoOrder`).
         ValueError: a simulator is not in this process.
     """
 

@@ -3,7 +3,7 @@
 Here it is not enough to take the first planned step (:mod:`.direct`): while a simulator in another process is
 busy, independent ones may continue. So mosaik's conditions are written out: when a simulator's next step is
 settled, and when all its inputs are available. Of the simulators that may step, the first in the order
-(:mod:`.order`) is taken; one in this process is called at once, one in another process is requested to step,
+(:mod:`.runner`) is taken; one in this process is called at once, one in another process is requested to step,
 and awaited when no other can continue. The step itself is mosaik's own code.
 """
 
@@ -20,9 +20,8 @@ from mosaik.tiered_time import TieredTime
 
 from . import versions
 from .direct import mean_progress
-from .order import NoOrder, ranks
-from .outputs import KEPT, accumulate, forget
-from .runner import remote_simulators
+from .inputs import KEPT, accumulate, forget
+from .runner import NoOrder, ranks, remote_simulators
 
 
 class _Sender:
@@ -42,7 +41,7 @@ class _Sender:
 class GeneralSchedule:
     """The schedule of a built world with simulators in other processes.
 
-    Also for worlds that have no order (:class:`~.order.NoOrder`), and for those that mosaik watches
+    Also for worlds that have no order (:class:`~.runner.NoOrder`), and for those that mosaik watches
     (``debug=True``): simulators in this process are then called one at a time.
 
     Args:

@@ -16,8 +16,7 @@ from mosaik.scenario import World
 from . import versions
 from .direct import Schedule
 from .general import GeneralSchedule
-from .order import NoOrder
-from .runner import remote_simulators
+from .runner import NoOrder, remote_simulators
 
 #: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")

@@ -4,7 +4,6 @@ from ..resources import get
 from . import curves as curves
 from . import design as design
 from . import design_analysis as design_analysis
-from . import design_search as design_search
 from . import episodes as episodes
 from . import grid as grid
 from . import record as record

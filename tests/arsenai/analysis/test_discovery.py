@@ -27,7 +27,7 @@ from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
     setting_table,
     trajectory_table,
 )
-from palaestrai_mosaik.arsenai.analysis.discovery.plane import plane_of
+from palaestrai_mosaik.arsenai.analysis.discovery.figure import plane_of
 from palaestrai_mosaik.arsenai.design.decode import decode
 from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, OutcomeSpec
 from palaestrai_mosaik.arsenai.design.samplers import sample

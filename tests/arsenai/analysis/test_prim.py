@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palaestrai_mosaik.arsenai.analysis.discovery.prim import trajectory
+from palaestrai_mosaik.arsenai.analysis.discovery.algorithms import trajectory
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix
 
 

@@ -22,7 +22,7 @@ from mosaik.exceptions import NonSerializableOutputsError
 from simulation.scheduler.worlds import Call, Scenario, build
 
 from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
-from palaestrai_mosaik.simulation.scheduler.outputs import accumulate
+from palaestrai_mosaik.simulation.scheduler.inputs import accumulate
 from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 WAITING = "wait for each other"

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ..discovery import Discovery
 from ..discovery.discover import box_table, limit_table, setting_table, trajectory_table
-from ..discovery.plane import plane_of
+from ..discovery.figure import plane_of
 from .pictures.boxes import box_picture, trade_off
 from .tables import Table
 from .wording import Cautions

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...discovery import FoundBox
-from ...discovery.plane import GROUPS, Plane, PlaneAxis
+from ...discovery.figure import GROUPS, Plane, PlaneAxis
 from ..numbers import number
 from .canvas import (
     PANEL,
