@@ -36,7 +36,6 @@ NEED = {
     "interop.palaestrai.condition": "palaestrai",
     "interop.palaestrai.environment": "palaestrai",
     "interop.palaestrai.filter": "palaestrai",
-    "interop.palaestrai.lazy_memory": "palaestrai",
     "interop.palaestrai.memory": "palaestrai",
     "interop.palaestrai.muscle": "palaestrai",
     "interop.palaestrai.translate": "gymnasium",
@@ -44,7 +43,6 @@ NEED = {
     "interop.mosaik.simulators.power_flow": "pandapower",
     "interop.mosaik.simulators.profiles": "[grid]",
     "web.server": "starlette",
-    "web.serving": "starlette",
 }
 
 HIDE = """

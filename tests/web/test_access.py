@@ -375,9 +375,9 @@ def test_bodies_are_limited(client: Client, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_slow_and_dead_clients_keep_nobody_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from palaestrai_mosaik.web import server as serving
+    from palaestrai_mosaik.web import server
 
-    monkeypatch.setattr(serving, "HEAD_TIMEOUT", 0.3)
+    monkeypatch.setattr(server, "HEAD_TIMEOUT", 0.3)
     opened = [socket.create_connection((client.host, client.port), 30) for _ in range(40)]
     for number, one in enumerate(opened):
         one.sendall(b"GET / HTTP/1.1\r\nHost: loc" if number % 2 else b"")

@@ -16,7 +16,6 @@ from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried
-from palaestrai_mosaik.web import carried as motions
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 
 from .test_grid import STEP, choose, drawn_voltages, lines, set_state
@@ -97,7 +96,7 @@ def test_a_phase_is_left_out_rather_than_making_the_file_large(
         # what is named is never left out
         assert run_page(store, "small", MotionChoice(["high", 0])).phases == ("calm", "high")
         assert run_page(store, "small", MotionChoice(beside="high")).phases == ("high",)
-        monkeypatch.setattr(motions, "_MOST_VALUES", 50)
+        monkeypatch.setattr(carried, "_MOST_VALUES", 50)
         assert run_page(store, "small", MotionChoice(["high"])).thinned == ("high",)
 
 

@@ -74,7 +74,7 @@ class GrowingFolder:
         try:
             path = files.real_root(path)
             if os.path.lexists(path):
-                _check(spec, path)
+                _check_folder(spec, path)
             files.make_folder(path / folder.RUNS, parents=True)
         except OSError as error:
             refuse(path, f"the folder cannot be written: {error.strerror or error}")
@@ -151,7 +151,7 @@ class GrowingFolder:
         self._written = self.rows
 
 
-def _check(spec: DesignSpec, path: Path) -> None:
+def _check_folder(spec: DesignSpec, path: Path) -> None:
     """Refuse a folder that does not belong to this search."""
     if not path.is_dir():
         refuse(path, "there is a file of this name; name a folder")

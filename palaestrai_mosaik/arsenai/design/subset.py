@@ -30,7 +30,7 @@ from .samplers.sampler import Sample
 Allowed = Callable[[tuple[int, ...]], bool]
 
 #: number of rows to decode at a time
-_CHUNK = 1000
+_DECODED = 1000
 #: Largest number of rows with the best levels to compare by their pairs.
 _SHORTLIST = 400
 #: number of exchanges to try per row and axis, and largest number in total
@@ -139,8 +139,8 @@ def _candidates(spec: DesignSpec, unit: FloatArray, codes: IntArray) -> IntArray
         return codes
     allowed: list[int] = []
     keys: set[tuple[int, ...]] = set()
-    for start in range(0, len(codes), _CHUNK):
-        values = decode(spec, unit[start : start + _CHUNK])
+    for start in range(0, len(codes), _DECODED):
+        values = decode(spec, unit[start : start + _DECODED])
         for index in keep(spec, values):
             row = values[index]
             off = [all(row[factor.name] is INACTIVE for factor in axis.factors) for axis in spec.axes]

@@ -111,6 +111,9 @@ def read_texts(
     if not isinstance(at.value, str | list):
         findings.error(at.place, f"{what} must be {must}, found {show(at.value)}")
         return []
+    if isinstance(at.value, str) and not entry:
+        # names are looked up later, and an empty one is reported there
+        return [at]
     items = [at] if isinstance(at.value, str) else items_of(at)
     entry = entry or f"an entry of {what}"
     return [item for item in items if TEXT.read(findings, item, entry) is not None]

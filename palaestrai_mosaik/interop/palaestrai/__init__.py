@@ -11,8 +11,8 @@ spaces, memory and dumpers. palaestrAI is only required if a document names such
 ``filter``                  filters
 ``environment``             environments, rewards and state transformers
 ``condition``               termination conditions
-``lazy_memory``             palaestrAI's memory, with columns that are created on first access
-``memory``                  our memories, whose rows are also appended to palaestrAI's
+``memory``                  palaestrAI's memory, with columns that are created on first access, and our memories, whose
+                            rows are also appended to it
 ``translate``               palaestrAI's spaces, information objects and times
 ``mosaik_environment``      mosaik worlds that were made for palaestrai-mosaik
 ``results``                 import of a results database

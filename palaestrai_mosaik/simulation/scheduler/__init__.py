@@ -7,11 +7,9 @@ nothing else in this project.
 =================  =============================================================================================
 :mod:`.run`        :func:`run_world` for scenario scripts; :func:`run`, which replaces ``mosaik.scheduler.run``;
                    :func:`stepwise`, to drive a world from outside
-:mod:`.runner`      the order of simulators that may step
 :mod:`.direct`     all simulators in this process: one loop that calls one after the other
-:mod:`.runner`     one of these simulators: its calls, steps, inputs and outputs
-:mod:`.inputs`     collects its inputs
-:mod:`.inputs`    keeps its outputs for the simulators that fetch them
+:mod:`.runner`     one of these simulators: its calls, steps, inputs and outputs, and its rank in the order of steps
+:mod:`.inputs`     collects its inputs, and keeps its outputs for the simulators that fetch them
 :mod:`.general`    some in other processes: mosaik's conditions, written out
 :mod:`.versions`   the differences between mosaik 3.5, 3.6 and 3.7
 =================  =============================================================================================

@@ -40,7 +40,7 @@ def dgsm(study: Study) -> Indices:
         Refused: the rows are no sample of finite differences with two base points, or the outcome is constant at the
             base points.
     """
-    require(_needs(study))
+    require(_lacking_points(study))
     size = len(study.names)
     x, y = study.unit.reshape(-1, size + 1, size), study.y.reshape(-1, size + 1)
     base = y[:, 0] - y[:, 0].mean()
@@ -68,7 +68,7 @@ def dgsm(study: Study) -> Indices:
     return Indices(rows, (*estimates.notes, about_noise(noise_share(study), study, "dgsm and vi", _REMEDY)))
 
 
-def _needs(study: Study) -> str | None:
+def _lacking_points(study: Study) -> str | None:
     size = len(study.names) + 1
     if len(study.y) % size:
         return "the rows are no sample of finite differences (sampler: finite_differences)"
@@ -85,7 +85,7 @@ DGSM = Method(
     why="it needs small steps from every point",
     factors="float",
     reason="there is no derivative by levels or whole numbers",
-    needs=_needs,
+    needs=_lacking_points,
     drops="block",
     resamples=no_resamples,
     display=MethodDisplay(

@@ -12,7 +12,7 @@ from ..model import DesignSpec
 from .sampler import Option, Sample, Sampler, problem, random_of, size_of, whole
 
 
-def draw(spec: DesignSpec) -> Sample:
+def draw_curves(spec: DesignSpec) -> Sample:
     """Return one curve of n points per axis; the indices of an axis use only its own curve."""
     from SALib.sample import fast_sampler
 
@@ -22,7 +22,7 @@ def draw(spec: DesignSpec) -> Sample:
     return Sample(unit, block, {"n": n, "M": harmonics})
 
 
-def _size(spec: DesignSpec, n: int) -> str | None:
+def _curve_size(spec: DesignSpec, n: int) -> str | None:
     least = 4 * FAST.option(spec, "M") ** 2
     return None if n > least else f"n must be larger than 4 M**2 = {least}, found {n}"
 
@@ -30,10 +30,10 @@ def _size(spec: DesignSpec, n: int) -> str | None:
 FAST: Sampler = Sampler(
     "fast",
     "eFAST search curves",
-    draw,
+    draw_curves,
     lambda spec: size_of(spec) * len(spec.axes),
     unit="points per factor",
-    size_check=_size,
+    size_check=_curve_size,
     options=(Option("M", 4, whole(1), "harmonics that are summed"),),
     includes_bounds=lambda spec: True,
     made_for="fast",

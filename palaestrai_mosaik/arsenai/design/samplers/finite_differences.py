@@ -19,7 +19,7 @@ from .sobol import randomized
 _LEAST = 2.0**-31
 
 
-def draw(spec: DesignSpec) -> Sample:
+def draw_steps(spec: DesignSpec) -> Sample:
     """Draw blocks of D + 1 rows: a point of a Sobol' sequence, and one step along each axis.
 
     A step is ``delta`` times the coordinate, and ends at 1. A smaller n yields the first blocks.
@@ -42,7 +42,7 @@ def _delta(value: Any) -> str | None:
 FINITE_DIFFERENCES: Sampler = Sampler(
     "finite_differences",
     "finite differences",
-    draw,
+    draw_steps,
     lambda spec: size_of(spec) * (len(spec.axes) + 1),
     unit="points",
     options=(Option("delta", 0.01, _delta, "length of a step, as a share of the coordinate"),),

@@ -20,7 +20,7 @@ Signs = npt.NDArray[np.int64]
 LARGEST = 512
 
 
-def draw(spec: DesignSpec) -> Sample:
+def draw_two_levels(spec: DesignSpec) -> Sample:
     """Return the rows, high before low as published; ``foldover`` appends all of them with opposite signs.
 
     In a foldover, main effects are not confounded with interactions of two factors.
@@ -121,7 +121,7 @@ def _size(spec: DesignSpec, n: int) -> str | None:
 PLACKETT_BURMAN: Sampler = Sampler(
     "plackett_burman",
     "Plackett-Burman design (two levels)",
-    draw,
+    draw_two_levels,
     lambda spec: _runs(spec) * (2 if PLACKETT_BURMAN.option(spec, "foldover") else 1),
     size="optional",
     size_check=_size,

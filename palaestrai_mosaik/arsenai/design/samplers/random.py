@@ -6,7 +6,7 @@ from ..model import DesignSpec
 from .sampler import Sample, Sampler, random_of, single_rows, size_of
 
 
-def draw(spec: DesignSpec) -> Sample:
+def draw_independent(spec: DesignSpec) -> Sample:
     """Draw n independent points; a smaller n yields the first of them."""
     n = size_of(spec)
     return single_rows(random_of(spec).random((n, len(spec.axes))), {"n": n})
@@ -15,7 +15,7 @@ def draw(spec: DesignSpec) -> Sample:
 RANDOM: Sampler = Sampler(
     "random",
     "random points",
-    draw,
+    draw_independent,
     size_of,
     allows_constraints=True,
     methods=("rbd_fast", "pawn", "delta"),
