@@ -382,7 +382,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._last: object = None
+        self._last: Any = None
         self._timer = self.loop.call_later(HEAD_TIMEOUT, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -390,7 +390,7 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        cycle = self.cycle
+        cycle: Any = self.cycle
         # no new request since the last check, and no answer in progress
         if cycle is self._last and (cycle is None or cycle.response_complete):
             self.transport.abort()
@@ -401,6 +401,8 @@ class _Protocol(H11Protocol):
 
 class _Server(uvicorn.Server):
     """Ends on a signal without raising it again, and closes its resources."""
+
+    should_exit: bool
 
     def __init__(self, config: uvicorn.Config, close: Callable[[], None], ready: Callable[[], None]):
         super().__init__(config)

@@ -57,6 +57,8 @@ def check_sampler(spec: DesignSpec) -> list[Fault]:
         return [*check_search(spec), *_methods(spec, sampler)]
     problems = [*_options(spec, sampler), *_size(spec, sampler)]
     if not problems:
+        problems = list(_size_of_sample(spec, sampler))
+    if not problems:
         problems = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
     if not problems:
         problems = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
@@ -197,14 +199,18 @@ def _unknown(name: str, sampler: Sampler) -> str:
     return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, names)}; {allowed}"
 
 
-def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
-    n: Any = spec.sampler.n
-    path: Place = ("sampler", "n")
+def _written_size(spec: DesignSpec, sampler: Sampler) -> tuple[Any, Place]:
+    """Return the sampler's ``n`` as the design has it, under either of its names, and its path."""
     if sampler.alias is not None and sampler.alias in spec.sampler.options:
-        if n is not None:
-            yield path, f"n and {sampler.alias} are the same; keep one of them"
-            return
-        n, path = spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
+        return spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
+    return spec.sampler.n, ("sampler", "n")
+
+
+def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    n, path = _written_size(spec, sampler)
+    if spec.sampler.n is not None and path[-1] == sampler.alias:
+        yield ("sampler", "n"), f"n and {sampler.alias} are the same; keep one of them"
+        return
     if n is None:
         if sampler.size == "required":
             yield (("sampler",), f"the sampler {sampler.name} needs n, the number of its {sampler.unit}")
@@ -214,7 +220,13 @@ def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
         yield path, f"n must be a whole number of at least 1, found {show(n)}"
     elif n > MAX_VALUES:
         yield path, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
-    elif (fault := sampler.size_check(spec, n)) is not None:
+
+
+def _size_of_sample(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    """Yield a problem if the sampler, with its valid options, makes no sample of this size."""
+    n, path = _written_size(spec, sampler)
+    fault = None if n is None else sampler.size_check(spec, n)
+    if fault is not None:
         yield path, fault
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
@@ -220,11 +221,11 @@ def optuna() -> ModuleType:
         ExecutionError: Optuna is not installed.
     """
     try:
-        import optuna as found
+        module = import_module("optuna")
     except ImportError as error:
         raise ExecutionError(f"a search needs Optuna: {install_extra('search')} ({error})") from None
-    found.logging.set_verbosity(found.logging.ERROR)
-    return found
+    module.logging.set_verbosity(module.logging.ERROR)
+    return module
 
 
 @contextmanager

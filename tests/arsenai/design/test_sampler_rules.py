@@ -63,6 +63,11 @@ REFUSED: list[tuple[DesignSpec, tuple[Any, ...], str]] = [
     (design([X], "sobol", 1), ("sampler", "n"), "found 1, the nearest are 2 and 4"),
     (design([AGENT], "factorial", 10), ("sampler", "n"), "takes no n"),
     (design([X], "fast", 64), ("sampler", "n"), "larger than 4 M**2 = 64, found 64"),
+    (
+        design([X], "fast", 64, {"M": "4"}),
+        ("sampler", "M"),
+        "M must be a whole number of at least 1, found the string '4'",
+    ),
     (design([X], "morris", 1), ("sampler", "n"), "at least 2 trajectories"),
     (design([X], "morris", 5, {"levels": 5}), ("sampler", "levels"), "an even number"),
     (design([X], "morris", 5, {"optimal": 5}), ("sampler", "optimal"), "n must be larger"),
