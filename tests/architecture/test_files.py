@@ -110,6 +110,7 @@ JUDGED: dict[str, dict[str, str]] = {
     },
     "store/parts.py": {"pq.ParquetWriter": "into memory"},
     "store/query/runs.py": {".rename": "columns of a frame"},
+    "web/data/curves.py": {".rename": "columns of a frame"},
     "testing/filters.py": {".savez": "into memory"},
 }
 
