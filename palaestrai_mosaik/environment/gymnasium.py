@@ -143,9 +143,9 @@ class GymnasiumEnvironment(Environment):
 
     def gains_of(self, gain: Any) -> tuple[float, ...]:
         """Return the rewards of a step. Raises :class:`ContractError` if they differ from the declared ones."""
-        return gained(gain, self._rewards, self._stepped)
+        return gained(gain, self._rewards, self._describe_step)
 
-    def _stepped(self) -> str:
+    def _describe_step(self) -> str:
         """Describe the step for error messages."""
         return f"environment {self.uid!r} ({class_name(type(self._env.unwrapped))}), step"
 

@@ -481,11 +481,11 @@ class PettingZooEnvironment(Environment):
             self._seats[agent].observe(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
             seat = self._seats[agent]
-            seat.due = seat.due + gained(gain, seat.rewards, partial(self._stepped, seat))
+            seat.due = seat.due + gained(gain, seat.rewards, partial(self._describe_step, seat))
         infos = {str(agent): plain_info(info, without=MASK) for agent, info in game.infos.items()}
         return {agent: info for agent, info in infos.items() if info}
 
-    def _stepped(self, seat: GameAgent) -> str:
+    def _describe_step(self, seat: GameAgent) -> str:
         """Describe the step for error messages."""
         game = class_name(type(self._game.made.unwrapped))
         return f"environment {self.uid!r} ({game}), step, agent {seat.uid!r}"

@@ -228,6 +228,7 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
 
 def _frames(spec: FrameSpec) -> dict[str, Any]:
     frames: dict[str, Any] = _canonical(spec)
+    # a document has either of the two
     del frames["every" if spec.episodes is not None else "episodes"]
     return frames
 

@@ -67,7 +67,7 @@ _CHANNELS = ("sensors", "actuators")
 #: keys of an agent that do not concern sensors and actuators
 _PARTS = ("brain", "muscle", "objective", "filters", "load", "replay", "snapshots")
 #: sections of a document that determine when phases and episodes end
-_ENDINGS = ("phase_config", "simulation", "run_config", "condition")
+_ENDINGS = frozenset({"phase_config", "simulation", "run_config", "condition"})
 
 
 class _Placed(NamedTuple):
@@ -188,7 +188,7 @@ class _PhaseCheck:
             return
         self._warn_of_no_reward()
         self._inspection.phases.append(replace(phase, agents=tuple(agents)))
-        if not any(word in cause.path for cause in self._inspection.causes for word in _ENDINGS):
+        if all(_ENDINGS.isdisjoint(cause.path.split(".")) for cause in self._inspection.causes):
             self._check_end(conditions)
 
     def _set_up(self, j: int, spec: EnvironmentSpec) -> EnvironmentHandle | None:

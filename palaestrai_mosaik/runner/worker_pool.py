@@ -101,7 +101,7 @@ def deliver(worker: Worker, learners: Mapping[str, Learner]) -> None:
 
 
 class LocalWorkerPool:
-    """One worker, in this process."""
+    """One worker, in this process. It records nothing until :meth:`start`; :meth:`rebuild` keeps the recorder."""
 
     globals_used = False
 
@@ -118,12 +118,12 @@ class LocalWorkerPool:
         self._conditions = conditions
         self._recorder: PhaseRecorder | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
-        self._worker = self._make()
+        self._worker = self._make_worker()
 
     def start(self, recorder: PhaseRecorder | None) -> None:
         self._recorder = self._worker.recording = recorder
 
-    def _make(self) -> Worker:
+    def _make_worker(self) -> Worker:
         context = self._context
         handles = make_handles(self._plan.phase.environments, self._plan.stored, context.environments.take)
         worker = Worker(
@@ -153,7 +153,7 @@ class LocalWorkerPool:
 
     def rebuild(self, worker: int) -> None:
         self._worker.close()
-        self._worker = self._make()
+        self._worker = self._make_worker()
 
     def state(self) -> Any:
         """See :class:`WorkerPool`. The conditions are shared with the phase, so both must be in one pickle."""

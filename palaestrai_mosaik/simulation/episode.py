@@ -2,7 +2,7 @@
 
 An episode is one run of a world; the domain objects (environments, muscles, brains) outlive it. :mod:`.world_builder`
 builds the world for each episode. If all simulators are in this process, the world is built once and rewound for the
-next episode, and only simulators of co-simulations are replaced (:mod:`.world_builder`).
+next episode, and only simulators of co-simulations are replaced.
 
 By default the package's own schedule (:mod:`.scheduler`) determines the simulators' steps. If all simulators
 are in this process, it needs an event loop only to build the world; otherwise it runs in one. With
@@ -91,6 +91,7 @@ def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> It
     try:
         while True:
             try:
+                # sends the answer into the coroutine of mosaik's run, which goes on to the next request
                 asked = schedule.advance()
             except BaseException as error:
                 cause = _cause(error, builder, schedule)

@@ -1,6 +1,6 @@
 """Access to undocumented parts of mosaik, except for :mod:`.scheduler`; tested with 3.5 to 3.7.
 
-This module builds worlds and holds simulators back, :mod:`.world_run` runs worlds, :mod:`.world_run` ends them,
+This module builds worlds and holds simulators back, :mod:`.world_run` runs and ends them,
 and :mod:`.foreign_world` merges two. They correct what mosaik does in some releases or in all:
 
 ====== ===================================================== ========================================================
@@ -117,7 +117,10 @@ _handed_over: list[mosaik_api_v3.Simulator] = []
 
 
 class ExistingSimulator:
-    """A class for ``sim_config`` that yields an existing simulator object."""
+    """A class for ``sim_config`` that yields an existing simulator object.
+
+    mosaik imports this class by its name and calls it. The object is the last that :func:`hand_over` was called with.
+    """
 
     def __new__(cls) -> Any:
         return _handed_over.pop()

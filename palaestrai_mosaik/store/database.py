@@ -154,20 +154,20 @@ class Database:
         engine = sa.create_engine(mode_url(self._url, self._mode), connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
-        def connected(connection: Any, _record: Any) -> None:
+        def configure_connection(connection: Any, _record: Any) -> None:
             connection.isolation_level = None  # the listener below begins transactions
             connection.execute(f"PRAGMA busy_timeout={int(TIMEOUT * 1000)}")
             assignment = "=WAL" if self._make_wal else ""
             (mode,) = connection.execute(f"PRAGMA journal_mode{assignment}").fetchone()
-            # NORMAL cannot damage a database with a write-ahead log; a power cut may cost the last
-            # second's episodes. Without such a log, it could damage the database.
+            # NORMAL cannot damage a database with a write-ahead log; a power cut may cost the last second's
+            # episodes. Without a write-ahead log, NORMAL could corrupt the database, hence FULL.
             connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
             connection.execute("PRAGMA foreign_keys=ON")
             if self._mode != "write":
                 connection.execute("PRAGMA temp_store=MEMORY")
 
         @sa.event.listens_for(engine, "begin")
-        def begun(connection: Connection) -> None:
+        def begin_transaction(connection: Connection) -> None:
             # A transaction that reads first and writes later can deadlock with another
             # one in SQLite, so a writer takes the lock at once.
             options = connection.get_execution_options()

@@ -79,7 +79,7 @@ def lasting_token(
         location: the store.
         design: the folder of the design that the page shows; ``None``: it shows a store.
         port: the port at which the page is served.
-        read_only: whether the page only shows.
+        read_only: whether the page is read-only.
         modules: the modules that documents in the page may name; ``None``: all.
 
     Raises:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .workplace import Workplace
 
 
+#: the answer to actions on a read-only page
+READ_ONLY = "this page is read-only (--read-only): it cannot start, cancel or check anything"
 #: seconds between two checks for a store that does not exist yet
 _LOOK_AGAIN = 1.0
 
@@ -36,7 +38,7 @@ class Source:
         store: the store of the runs, opened for reading; or its location, if the store may not exist before the first
             run.
         folder: the folder of the design that has the runs, if a design is shown.
-        workplace: executes the actions of the page; ``None``: the page only shows.
+        workplace: executes the actions of the page; ``None``: the page is read-only.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from .actions import perform
 from .data import get
 from .encoding import to_json
 from .page import served_page, static, static_files
-from .resources import ResourceError, Source
+from .resources import READ_ONLY, ResourceError, Source
 
 try:
     from starlette.applications import Starlette
@@ -110,7 +110,7 @@ def create_app(source: Source, access: Access) -> Starlette:
     async def action(request: Request) -> Response:
         path = request.path_params["path"]
         if source.workplace is None:
-            return _refused(403, "this page only shows (--read-only): it starts, cancels and checks nothing")
+            return _refused(403, READ_ONLY)
         body = await _body(request)
         done = await _in(actors, lambda: to_json(perform(source, path, body)))
         return Response(done, media_type="application/json")

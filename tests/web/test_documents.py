@@ -250,7 +250,7 @@ def test_a_page_that_only_shows_has_no_buttons(browser: Browser, serve: Serve, t
         "Runs"
     ]
     browser.open(browser.js("location.href").split("#")[0] + "#/documents")
-    assert "only shows" in browser.wait("document.querySelector('main .view p')?.textContent")
+    assert "read-only" in browser.wait("document.querySelector('main .view p')?.textContent")
     assert browser.js("document.querySelector('textarea')") is None
     browser.errors()
 

@@ -84,19 +84,20 @@ class Perceptron:
         self.size = sum((n + 1) * m for n, m in self._layers)
 
     def __call__(self, weights: FloatMatrix, x: FloatMatrix) -> FloatMatrix:
-        """Return the outputs, shape (n, rows, outputs), for ``x`` of shape (n, rows, inputs).
+        """Return the outputs, shape (bodies, rows, outputs), for ``x`` of shape (bodies, rows, inputs).
 
-        ``weights``: (n, weights). Each of the ``n`` is multiplied separately, so that its result does not
-        depend on ``n``, to the last bit.
+        ``weights``: (bodies, weights). Each body is multiplied separately, so its result is bit-identical whatever the
+        number of bodies.
         """
-        count = len(weights)
+        bodies = len(weights)
         start = 0
-        for i, (n, m) in enumerate(self._layers):
+        for i, (fan_in, fan_out) in enumerate(self._layers):
             if i:
                 x = np.tanh(x)
-            end = start + n * m
-            x = x @ weights[:, start:end].reshape(count, n, m) + weights[:, np.newaxis, end : end + m]
-            start = end + m
+            end = start + fan_in * fan_out
+            layer = weights[:, start:end].reshape(bodies, fan_in, fan_out)
+            x = x @ layer + weights[:, np.newaxis, end : end + fan_out]
+            start = end + fan_out
         return x
 
 

@@ -268,7 +268,7 @@ class Results:
         import pandas as pd
 
         planned = self.folder.runs
-        # Read before the store, in which a run is before it is in the journal.
+        # Read the journal before the store: a run reaches the store first.
         settings = self.journal.settings
         with self.open_store() as store:
             instances = store.newest_runs([run.hash for run in planned], self.folder.contents)

@@ -376,9 +376,9 @@ def _finite(value: Any) -> float:
     return number
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return value
 
 
@@ -394,8 +394,8 @@ def _setting(value: Mapping[str, Any]) -> Mapping[str, Any]:
         **value,
         "unit": unit,
         "name": list(value["name"]),
-        "hash": _text(value["hash"]),
-        "values": _text(value["values"]),
+        "hash": _string(value["hash"]),
+        "values": _string(value["values"]),
         "first": _integer(value["first"]),
         "rejected": _integer(value["rejected"]),
     }
@@ -405,7 +405,7 @@ def _run(value: Mapping[str, Any]) -> Mapping[str, Any]:
     run = EndedRun(**value)
     seconds_between(run.started, run.ended)
     for text in (run.run, run.instance, run.status):
-        _text(text)
+        _string(text)
     # An outcome that is not finite is the reason for a failure.
     outcomes = {name: float(outcome) for name, outcome in run.outcomes.items()}
     return {

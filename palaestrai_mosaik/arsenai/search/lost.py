@@ -58,7 +58,7 @@ class Recovery:
         """Process the end of a run; warn if its outcomes differ from the journal's."""
         search = self._search
         if record.status == "failed":
-            if search.was_killed(record):
+            if search.restarts(record):
                 self._ready.append(self._lost[record.run])
             else:
                 search.failures.append(record)

@@ -475,7 +475,7 @@ class Search:
         if record.status == "interrupted":
             self.cancelled = True
             return False
-        if record.status == "failed" and self.was_killed(record):
+        if record.status == "failed" and self.restarts(record):
             self._ready.append(working)
             return False
         outcomes, fault = self._outcomes_of(working, record)
@@ -487,14 +487,14 @@ class Search:
             return False
         return True
 
-    def was_killed(self, record: JobRecord) -> bool:
-        """Whether a run's process was killed from outside, and the run is to be restarted."""
+    def restarts(self, record: JobRecord) -> bool:
+        """Count an attempt of a failed run; return whether the run restarts, as its process was killed from outside."""
         if record.exit_code >= 0 or "time limit" in (record.error or ""):
             return False
         self._attempts[record.run] = self._attempts.get(record.run, 1) + 1
         if self._attempts[record.run] > _ATTEMPTS:
             return False
-        logger.warning("run %s: %s; it is begun again", record.run, record.error)
+        logger.warning("run %s: %s; restarting it", record.run, record.error)
         return True
 
     def _outcomes_of(self, working: Working, record: JobRecord) -> tuple[dict[str, float], str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
-from ..resources import Registry, ResourceError, Source
+from ..resources import READ_ONLY, Registry, ResourceError, Source
 from ..workplace import Workplace
 
 logger = logging.getLogger(__name__)
@@ -72,5 +72,5 @@ def workplace_of(source: Source) -> Workplace:
         Refused: the page is read-only.
     """
     if source.workplace is None:
-        raise Refused("this page only shows (--read-only): it starts, cancels and checks nothing")
+        raise Refused(READ_ONLY)
     return source.workplace

@@ -368,7 +368,7 @@ def test_a_level_that_is_left_with_one_row_is_called_so(common_seeds):
     values |= {("b", i): [draw.normal() for _ in range(6)] for i in range(5, 10)}
     options = ComparisonOptions(common_seeds=common_seeds)
     found = compare(runs(values, ("agent", "gain")), "agent", "y", ["gain"], options)
-    assert says(found, "no interval for a: one row only")
+    assert says(found, "no interval for a: only one row")
     assert not says(found, "seed")
     assert only(found.pairs).test == "none (one row)"
     assert says(found, "one row gives no test")

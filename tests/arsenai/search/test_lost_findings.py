@@ -369,7 +369,7 @@ def test_a_lost_run_whose_process_is_killed_is_begun_again(capsys, caplog):
     Path("die").touch()
     data = answered(capsys, "resume", "f", "-j", "1")
     assert (data["again"], data["failed"], data["ended"]) == (2, [], {"failed": 1, "finished": 2})
-    assert "it is begun again" in caplog.text
+    assert "restarting it" in caplog.text
 
 
 def edited(name, change):

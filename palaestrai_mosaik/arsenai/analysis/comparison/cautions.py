@@ -156,11 +156,11 @@ def _few(
             f"only {count(seeds, what)} of a level{' in a setting' * runs.crossed} "
             f"({FEW_SEEDS} or more are advised): intervals are rough, and only large differences are found"
         )
-    alone: dict[str, list[str]] = {}
+    without_interval: dict[str, list[str]] = {}
     for row in levels[levels["mean_low"].isna() & varied].to_dict("records"):
-        alone.setdefault(_why_alone(row, runs, options), []).append(str(row["level"]))
-    yield from (f"no interval for {', '.join(names)}: {reason}" for reason, names in alone.items())
-    if not alone and seeds == 1 and len(runs.settings) > 1:
+        without_interval.setdefault(_why_no_interval(row, runs, options), []).append(str(row["level"]))
+    yield from (f"no interval for {', '.join(names)}: {reason}" for reason, names in without_interval.items())
+    if not without_interval and seeds == 1 and len(runs.settings) > 1:
         yield "with one repetition, intervals tell how results vary over settings, not over seeds"
     for tests, text, cause in (
         ((ONE_PAIR, ONE_RUN, ONE_SEED), ALONE, "seed"),
@@ -186,13 +186,13 @@ def _least_p(pairs: pd.DataFrame, unit: str, level: float) -> str:
     )
 
 
-def _why_alone(row: Mapping[Any, Any], runs: Runs, options: ComparisonOptions) -> str:
+def _why_no_interval(row: Mapping[Any, Any], runs: Runs, options: ComparisonOptions) -> str:
     """Explain why a level has no interval; ``row`` is its row of the levels."""
     level = str(row["level"])
     if not runs.crossed and len(runs.rows(level, common_seeds=False).means) == 1:
-        return "one row only"
+        return "only one row"
     if runs.crossed and (row["n"] == len(runs.strata(level)) or row["seeds"] < 2):
-        return "a setting has one run only"
+        return "a setting has only one run"
     if runs.sample(level, options.common_seeds).few(options.confidence):
         return "too few seeds" if runs.crossed or options.common_seeds else "too few rows"
     return f"no two of its {'seeds' if runs.crossed else 'rows'} differ"

@@ -59,7 +59,7 @@ class PV(TimeBased):
 
     def __init__(self) -> None:
         super().__init__()
-        #: rated power, temperature and inverter of each plant
+        #: rated power (MW), nominal operating cell temperature (degrees Celsius) and inverter of each plant
         self._plants: dict[str, tuple[float, float, Inverters]] = {}
 
     def create(  # type: ignore[override]  # mosaik calls it with the model's params

@@ -225,8 +225,8 @@ def zone_of(started: datetime, first: datetime, ends: Sequence[tuple[datetime, d
 
 
 @dataclass
-class _Moments:
-    """Sum, count, minimum and maximum of the values that are not NaN."""
+class _Summary:
+    """Sum, mean, minimum and maximum of the values that are not NaN."""
 
     sum: float = 0.0
     count: int = 0
@@ -240,7 +240,7 @@ class _Moments:
             self.min = min(self.min, value)
             self.max = max(self.max, value)
 
-    def as_mapping(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         if not self.count:
             return dict.fromkeys(("sum", "mean", "min", "max"), _NAN)
         return {"sum": self.sum, "mean": self.sum / self.count, "min": self.min, "max": self.max}
@@ -255,7 +255,7 @@ class _Episode:
     #: numbers of rows by agent, and of states by environment
     rows: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
-    outcomes: dict[str, tuple[_Moments, dict[str, _Moments]]] = field(default_factory=dict)
+    outcomes: dict[str, tuple[_Summary, dict[str, _Summary]]] = field(default_factory=dict)
 
     def add_row(self, walltime: datetime, time: int, done: bool) -> None:
         self.first, self.last = min(self.first, walltime), max(self.last, walltime)
@@ -264,10 +264,10 @@ class _Episode:
     def add_outcome(self, agent: str, objective: float, rewards: Mapping[str, float]) -> None:
         """Count a row of an agent, with its objective and rewards."""
         self.rows[agent] += 1
-        total, by_reward = self.outcomes.setdefault(agent, (_Moments(), {}))
+        total, by_reward = self.outcomes.setdefault(agent, (_Summary(), {}))
         total.add(objective)
         for name, value in rewards.items():
-            by_reward.setdefault(name, _Moments()).add(value)
+            by_reward.setdefault(name, _Summary()).add(value)
 
 
 class EpisodeKey(NamedTuple):
@@ -487,8 +487,8 @@ class PhaseImport:
                 duration=(episode.last - episode.first).total_seconds(),
                 agents={
                     name: {
-                        "objective": total.as_mapping(),
-                        "rewards": {r: m.as_mapping() for r, m in each.items()},
+                        "objective": total.summary(),
+                        "rewards": {r: m.summary() for r, m in each.items()},
                     }
                     for name, (total, each) in episode.outcomes.items()
                 },

@@ -12,7 +12,7 @@ const MAX_BYTES = 4 * 2 ** 20;
 
 export async function show(element, { store, signal, attempt }) {
   if (!store.actions) {
-    fill(element, h("h1", {}, "Documents"), h("p", {}, "This page only shows (--read-only): it checks and starts nothing."));
+    fill(element, h("h1", {}, "Documents"), h("p", {}, "This page is read-only (--read-only): it cannot check or start anything."));
     return;
   }
   const rules = await get("documents", {}, signal);
