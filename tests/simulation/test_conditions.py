@@ -20,6 +20,7 @@ from support.documents import (
 )
 
 from palaestrai_mosaik.core.errors import ContractError, DocumentError
+from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import Interrupt, execute, inspect
 from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import ask
@@ -375,6 +376,15 @@ def test_a_phase_that_nothing_can_end_is_refused():
         phase([ramp()], [ramp_agent()], [named(ENVIRONMENT_ENDS)]), run=[named(VANILLA_RUN)]
     )
     assert re.search(r"no episode of phase 'phase_0' can ever end: .*'myenv'", refusal(endless_episode))
+
+
+def test_a_mistake_in_a_phase_that_is_named_as_a_section_hides_no_endless_phase():
+    mistaken = phase(agents=[agent(muscle=named(f"{DUMMY}:DummyMuscle", wrong=1))])
+    endless = phase([ramp()], [ramp_agent()], [named(ENVIRONMENT_ENDS)])
+    end = {"conditions": [named(VANILLA_RUN)]}
+    schedule = [{"simulation_1": mistaken}, {"endless": endless}]
+    message = refusal(from_mapping({"uid": "test", "seed": 1, "schedule": schedule, "run_config": end}))
+    assert "wrong" in message and "no episode of phase 'endless' can ever end" in message
 
 
 def test_ask_names_the_first_with_the_strongest_wish():
