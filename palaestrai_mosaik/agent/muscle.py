@@ -335,8 +335,10 @@ class ArrayMuscle(BatchMuscle, ABC):
     def propose_actions(
         self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
     ) -> tuple[Sequence[ActuatorInformation], Any]:
-        if not self.rngs or self.rngs[0] is not self.rng:
-            self.rngs = (self.rng,)
+        # A muscle that another one creates has no generator, and needs none unless it draws.
+        rng = getattr(self, "rng", None)
+        if rng is not None and (not self.rngs or self.rngs[0] is not rng):
+            self.rngs = (rng,)
         readings = sensors.vector[np.newaxis]
         setpoints, data = self.propose_batch(
             BatchReadings(readings, _ONLY, sensors._layout, actuators_available._layout)

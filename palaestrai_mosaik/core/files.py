@@ -462,15 +462,19 @@ def list_names(folder: str | Path) -> list[str]:
     """
     if not _is_below_root(Path(folder)):
         return os.listdir(folder)
-    with _place(Path(folder) / "any") as (at, _):
-        if at is None:
-            return os.listdir(folder)
-        # a descriptor that only leads to files cannot be listed
-        listed = os.open(".", os.O_RDONLY | _FLAGS, dir_fd=at)
-        try:
-            return os.listdir(listed)
-        finally:
-            os.close(listed)
+    try:
+        with _place(Path(folder) / "any") as (at, _):
+            if at is None:
+                return os.listdir(folder)
+            # a descriptor that only leads to files cannot be listed
+            listed = os.open(".", os.O_RDONLY | _FLAGS, dir_fd=at)
+            try:
+                return os.listdir(listed)
+            finally:
+                os.close(listed)
+    except OSError as error:
+        error.filename = str(folder)
+        raise
 
 
 def check_readable(path: str | Path) -> None:

@@ -144,10 +144,13 @@ def body_outcomes(
     """
     import pandas as pd
 
+    agents = agents_by_body(store, run, phase, choice)
+    if not agents:
+        return None
+    rows = store.body_episodes(run, phase, choice.agent, evaluation=evaluation, **choice.filters, counts=True)
     parts: list[pd.DataFrame] = []
-    for agent in agents_by_body(store, run, phase, choice):
-        rows = store.body_episodes(run, phase, agent, evaluation=evaluation, **choice.filters, counts=True)
-        parts += filter(len, _outcomes_of_bodies(rows))
+    for agent in agents:
+        parts += filter(len, _outcomes_of_bodies(rows[rows["agent"] == agent]))
     return pd.concat(parts, ignore_index=True) if parts else None
 
 
@@ -431,15 +434,21 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
 
     Raises :class:`StoreError` if nothing was recorded, or not that episode.
     """
-    recorded = store.recorded_episodes(run, phase)
-    recorded = recorded[(recorded["worker"] == 0) & ~recorded["evaluation"].astype(bool)]
-    if recorded.empty:
-        raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
-    number, first, last = (int(recorded[name].iloc[-1]) for name in ("phase", "first", "last"))
-    name = str(store.phases(run).set_index("phase").loc[number, "name"])
-    if episode is not None and not first <= episode <= last:
-        raise StoreError(f"phase {number} {name!r} has no episode {episode}: it has {first} to {last}")
-    return Moment(number, name, 0, last if episode is None else episode)
+    phases = store.phases(run)
+    if phase is not None:
+        phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+    row: Any
+    for row in phases.iloc[::-1].itertuples(index=False):
+        episodes = store.environment_states(run, row.phase, worker=0, columns=[])["episode"]
+        if episodes.empty:
+            continue
+        first, last = int(episodes.min()), int(episodes.max())
+        if episode is not None and episode not in set(episodes):
+            raise StoreError(
+                f"phase {row.phase} {row.name!r} has no episode {episode}: it has {first} to {last}"
+            )
+        return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
+    raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
 
 
 def time_panels(
@@ -601,7 +610,8 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
         curves: list[Curve] = []
         for source in sources:
             columns = [name for name in source.columns if name.startswith(prefix)]
-            curves += _time_curves(moment, source, columns, clock)
+            if columns:
+                curves += _time_curves(moment, source, columns, clock)
         curves = [
             replace(curve, label=curve.label.removesuffix(": objective"))
             for curve in curves

@@ -56,8 +56,7 @@ class Carried:
 
     def add(self, made: Mapping[str, object]) -> None:
         """Carry these resources regardless of their size."""
-        self.size += packed_size(*made.values())
-        self.resources |= made
+        self._add(made, packed_size(*made.values()))
 
     def add_if_small(self, made: Mapping[str, object], most: float = math.inf) -> bool:
         """Carry these resources if the file stays below its limit; return whether it did.
@@ -66,10 +65,15 @@ class Carried:
             made: the resources.
             most: the size that they may have in bytes.
         """
-        fits = packed_size(*made.values()) <= min(most, self.limit - self.size)
+        size = packed_size(*made.values())
+        fits = size <= min(most, self.limit - self.size)
         if fits:
-            self.add(made)
+            self._add(made, size)
         return fits
+
+    def _add(self, made: Mapping[str, object], size: int) -> None:
+        self.size += size
+        self.resources |= made
 
 
 @contextmanager

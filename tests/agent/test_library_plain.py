@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.agent.library.constant import ConstantMuscle
 from palaestrai_mosaik.agent.library.random_agent import RandomMuscle
 from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
@@ -76,6 +77,17 @@ def test_constant_by_pattern() -> None:
     stage = Stage(ConstantMuscle({"*": 1, "e.q": -0.5, "e.p*": [0.0, 1.0]}), SPACES)
     assert stage() == stage() == [-0.5, 1.0, 0.0, 1.0]
     assert Stage(ConstantMuscle(1), {"e.q": SPACES["e.q"], "e.tap": SPACES["e.tap"]})() == [1.0, 1.0]
+
+
+def test_a_muscle_inside_another_needs_no_generator_unless_it_draws() -> None:
+    class Delegating(Muscle):
+        def __init__(self) -> None:
+            self.inner = ConstantMuscle(1)
+
+        def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+            return self.inner.propose_actions(sensors, actuators_available)
+
+    assert Stage(Delegating(), {"e.q": SPACES["e.q"]})() == [1.0]
 
 
 def test_what_no_pattern_fits_is_left_alone() -> None:

@@ -62,8 +62,9 @@ def test_names_are_not_listed_through_a_link_below_a_root(tmp_path: Path) -> Non
     assert sorted(files.list_names(root)) == ["folder"]
     (root / "link").symlink_to(tmp_path)
     for path in (root / "link", root / "link" / "root"):
-        with pytest.raises(OSError, match="link is a link, and links below"):
+        with pytest.raises(OSError, match="link is a link, and links below") as refused:
             files.list_names(path)
+        assert refused.value.filename == str(path)
 
 
 def test_documents_of_another_folder_are_not_named(design: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,11 +19,11 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 from tests.support import records
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 PREAMBLE = f"""
 import sys
-sys.path.insert(0, {str(HERE)!r})
-import conftest
+sys.path.insert(0, {str(TESTS)!r})
+from support import records
 from palaestrai_mosaik.store import Store, row_stream
 """
 
@@ -32,10 +32,10 @@ WRITER = (
     + """
 row_stream.PART_SECONDS = 0.02
 store = Store(sys.argv[1], create=True)
-run = conftest.begin(store)
-phase = conftest.begin_phase(run)
+run = records.begin(store)
+phase = records.begin_phase(run)
 stream = phase.agent("a")
-results = {"objective": conftest.moments(1.0), "rewards": {}}
+results = {"objective": records.moments(1.0), "rewards": {}}
 phase.episode(0, 0, steps=1, ticks=1, ended_by="x", flow="RESET", duration=0.0, agents={"a": results})
 step = 0
 while True:
@@ -53,10 +53,10 @@ ENDING = (
 import os, signal
 from palaestrai_mosaik.store.recorder import InstanceRecorder
 store = Store(sys.argv[1], create=True)
-run = conftest.begin(store)
-phase = conftest.begin_phase(run)
+run = records.begin(store)
+phase = records.begin_phase(run)
 phase.agent("a").append(0, 0, 0, 0, [0, 1], [2], [0], 0.0, False, False, 0.0)
-results = {"objective": conftest.moments(0.0), "rewards": {"count": conftest.moments(0.0)}}
+results = {"objective": records.moments(0.0), "rewards": {"count": records.moments(0.0)}}
 phase.episode(0, 0, steps=1, ticks=1, ended_by="x", flow="RESET", duration=0.0, agents={"a": results})
 print(repr(run.mark()), flush=True)
 end = InstanceRecorder._end

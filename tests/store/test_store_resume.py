@@ -23,7 +23,7 @@ from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from tests.support import records
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 class Player:
@@ -389,12 +389,13 @@ def test_a_run_of_another_host_is_taken_over_with_a_warning(store):
 
 KILLED = f"""
 import sys
-sys.path.insert(0, {str(HERE)!r})
-import json, os, conftest
+sys.path.insert(0, {str(TESTS)!r})
+import json
+from support import records
 from palaestrai_mosaik.store import Store, row_stream
 row_stream.PART_SECONDS = 0.02
-run = conftest.begin(Store(sys.argv[1], create=True))
-phase = conftest.begin_phase(run)
+run = records.begin(Store(sys.argv[1], create=True))
+phase = records.begin_phase(run)
 for step in range(100_000):
     phase.agent("a").append(0, 0, step, step, [step, 1], [2 * step], [0], 0.0, False, False, 0.0)
     if step == 3000:

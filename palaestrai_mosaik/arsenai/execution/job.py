@@ -264,8 +264,7 @@ def write_end(
         job, marker, status=status, seconds=seconds, exit_code=exit_code, error=error
     )
     record.write(job.record)
-    if marker is not None:
-        files.remove(job.marker, missing_ok=True)
+    files.remove(job.marker, missing_ok=True)
     return record
 
 

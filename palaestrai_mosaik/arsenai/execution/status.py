@@ -553,7 +553,7 @@ def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
     location: str | sa.URL = recorded
     try:
         if not is_database(recorded):
-            if _is_below(recorded, folder / STORES):
+            if Path(recorded).parent.name == STORES or _is_below(recorded, folder / STORES):
                 return False
             location = sa.URL.create("sqlite", database=os.path.join(recorded, "store.db"))
         elif not recorded.startswith("sqlite:"):

@@ -40,7 +40,7 @@ from palaestrai_mosaik.arsenai.execution import Executor, Settings
 from palaestrai_mosaik.arsenai.execution.early_stopping import Reporting, asks_to_stop
 from palaestrai_mosaik.arsenai.execution.job import Evidence, Job, JobRecord, now, with_suffix
 from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
-from palaestrai_mosaik.arsenai.execution.status import job_path
+from palaestrai_mosaik.arsenai.execution.status import RECORDED, job_path
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 
 from .budget import hopeless, runs_left, search_over, spent
@@ -404,7 +404,8 @@ class Search:
         record = self.stores.final_record(run)
         if record is None:
             return self.start(run, self.reporting(working.setting, working.ended))
-        if record.instance is not None and self.stores.location(run, record.instance) is None:
+        instance = record.instance if record.status in RECORDED else None
+        if instance is not None and self.stores.location(run, instance) is None:
             logger.warning(
                 "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
             )

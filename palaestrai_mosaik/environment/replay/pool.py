@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping
+from itertools import count, takewhile
 from pathlib import Path
 from tokenize import TokenError
 from types import TracebackType
@@ -455,8 +456,8 @@ class SessionPool:
 
 
 def _memories(sessions: Sessions) -> list[Array]:
-    columns = sessions.by_session
-    return [columns[f"memory.{i}"] for i in range(sum(name.startswith("memory.") for name in columns))]
+    names = takewhile(sessions.by_session.__contains__, (f"memory.{i}" for i in count()))
+    return [sessions.by_session[name] for name in names]
 
 
 def _frozen(sessions: Sessions) -> Sessions:

@@ -117,6 +117,41 @@ def test_many_bodies_are_a_mean_and_a_band(store):
     ]
 
 
+def test_a_selection_of_bodies_may_spread_over_agents(tmp_path):
+    """Agent a has body 0, agent b has bodies 0 to 2: bodies 0 and 2 are two of b and one of a."""
+    counts = {"a": 1, "b": 3}
+    agents = [
+        AgentRecord(name, bodies=[BodyRecord(count=count, environment=name, objective="O")])
+        for name, count in counts.items()
+    ]
+    around = [EnvironmentRecord(name, "E", incarnations=count) for name, count in counts.items()]
+    with Store(tmp_path, create=True) as opened:
+        run = opened.begin_run(uid="run", document={}, text="", hash="h", seed=1, version="3.5")
+        phase = run.begin_phase(
+            *(0, "p"),
+            mode="train",
+            workers=1,
+            episodes=1,
+            controller="Vanilla",
+            environments=around,
+            agents=agents,
+        )
+        for name, count in counts.items():
+            numbers, ended = np.arange(count, dtype=np.int32), np.ones(count, dtype=bool)
+            nothing, first = np.empty((count, 0)), np.zeros(count, dtype=np.int32)
+            phase.agent(name).append_rows(
+                AgentRows(
+                    *(0, 0, first, first, numbers, first, nothing, nothing, nothing),
+                    *(numbers + 1.0, ended, ~ended, 0.1),
+                )
+            )
+        run.finish("finished")
+        rows = body_outcomes(opened, "run", None, BodyChoice(body=[0, 2]))
+    assert rows is not None
+    sums = list(rows[["agent", "body", "sum"]].itertuples(index=False, name=None))
+    assert sums == [("a", 0, 1.0), ("b", 0, 1.0), ("b", 2, 3.0)]
+
+
 def test_one_body_is_a_line(store):
     run = store.find_run("latest")
     one = BodyChoice("a", "e", 1)

@@ -274,6 +274,15 @@ def test_a_copied_folder_without_results_names_the_store_that_has_them(capsys):
     assert answered(capsys, *resume)["again"] == 3
 
 
+def test_a_copied_folder_of_a_cluster_does_not_name_the_own_store_of_a_run(capsys):
+    submitted(design(), tasks=1)
+    execute_search_task(Path("f"), 1, 0, name="77_0")
+    assert main(["collect", "f", "--quiet"]) == 0
+    shutil.copytree("f", "c", ignore=shutil.ignore_patterns("stores", "submissions"))
+    delete("valley-0-r0", "c")
+    assert answered(capsys, "resume", "c", "--executor", "inline")["again"] == 1
+
+
 def test_a_store_under_another_name_is_the_same_store(capsys):
     tuned(design(), "f", "--store", "real")
     Path("link").symlink_to("real")

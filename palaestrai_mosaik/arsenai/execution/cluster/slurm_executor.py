@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, SchedulerError
 
 from ..executor import Executor
@@ -122,9 +123,9 @@ class _Waiting:
             if state.ended:
                 self._ended_at.setdefault(task, time.monotonic())
         folder = next(iter(self.jobs.values())).path.parent
-        for path in folder.glob("*.json"):
-            slug = path.name.removesuffix(".json")
-            job = self.jobs.get(slug)
+        for name in files.list_names(folder):
+            slug = name.removesuffix(".json")
+            job = self.jobs.get(slug) if slug != name else None
             record = None if job is None else JobRecord.read(job.record)
             if job is None or record is None or not job.is_covered_by(record):
                 continue

@@ -34,19 +34,25 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
-  const view = await load(TABS[chosen][1]);
   let part = null;
   signal.addEventListener("abort", () => part?.abort());
+  const view = await load(TABS[chosen][1]);
+  if (signal.aborted) return;
   if (facts.status === "running" && !offline) keep(0);
   await attempt(showTab);
 
   /** Show the tab anew, without the messages and requests of what it has shown before. */
-  function showTab() {
+  async function showTab() {
     part?.abort();
     part = new AbortController();
-    const messages = h("div", {}), content = h("div", {});
+    const shown = part.signal, messages = h("div", {}), content = h("div", {});
     fill(body, messages, content);
-    return view.show(content, { ...context, run, facts, signal: part.signal, attempt: attempts(messages, part.signal), latest: () => facts });
+    try {
+      await view.show(content, { ...context, run, facts, signal: shown, attempt: attempts(messages, shown), latest: () => facts });
+    } catch (error) {
+      // a tab that another has replaced has no message
+      if (!shown.aborted) throw error;
+    }
   }
 
   /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
