@@ -396,7 +396,7 @@ def test_between_two_questions_the_word_of_the_scheduler_counts(begun: Source) -
 
     from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
     from palaestrai_mosaik.arsenai.execution.cluster.task_assignment import TaskAssignment
-    from palaestrai_mosaik.web.data.design import _as_told
+    from palaestrai_mosaik.web.data.design import _sure_or_before
 
     assert begun.folder is not None
     waiting = next(
@@ -404,9 +404,9 @@ def test_between_two_questions_the_word_of_the_scheduler_counts(begun: Source) -
     )
     told = replace(waiting, status=RunStatus.QUEUED, assignment=TaskAssignment(1, 0, 1, TaskState.QUEUED))
     unasked = replace(waiting, assignment=TaskAssignment(1, 0, 1, None))
-    assert _as_told(unasked, told).status is RunStatus.QUEUED
-    assert _as_told(replace(unasked, status=RunStatus.FINISHED), told).status is RunStatus.FINISHED
-    assert _as_told(waiting, told).status is RunStatus.WAITING  # of no submission any more
+    assert _sure_or_before(unasked, told).status is RunStatus.QUEUED
+    assert _sure_or_before(replace(unasked, status=RunStatus.FINISHED), told).status is RunStatus.FINISHED
+    assert _sure_or_before(waiting, told).status is RunStatus.WAITING  # of no submission any more
 
 
 def test_a_store_without_a_design_says_so(begun: Source) -> None:

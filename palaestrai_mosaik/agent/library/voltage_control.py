@@ -36,9 +36,11 @@ class InverterMuscle(ArrayMuscle):
             )
         if not np.isfinite(actuators.high).all():
             raise ContractError(f"{type(self).__name__} {self.uid!r} needs actuators with finite limits")
+        # a muscle inside another one has no generators
+        bodies = max(1, len(self.rngs))
         #: state of each body: its last reactive powers (Mvar), and its number of actions
-        self._q = np.zeros((len(self.rngs), actuators.size))
-        self._actions = np.zeros(len(self.rngs), dtype=np.int64)
+        self._q = np.zeros((bodies, actuators.size))
+        self._actions = np.zeros(bodies, dtype=np.int64)
         return actuators.high
 
     def reset(self) -> None:

@@ -171,13 +171,7 @@ class DesignWatch:
         # between two queries, the scheduler's last answer is used
         assert self._states is not None
         before = {state.planned.uid: state for state in self._states.states.runs}
-        runs = tuple(
-            # unless it does not depend on the scheduler, the state is the one before
-            state
-            if state.assignment is None or state.status in _SURE
-            else before.get(state.planned.uid, state)
-            for state in states.runs
-        )
+        runs = tuple(_sure_or_before(state, before.get(state.planned.uid, state)) for state in states.runs)
         return replace(states, runs=runs, problems=self._states.states.problems)
 
     def _compared(self, states: States) -> DesignStates:
@@ -231,6 +225,11 @@ def _modified(path: Path) -> int | None:
     with suppress(OSError):
         return os.stat(path).st_mtime_ns
     return None
+
+
+def _sure_or_before(state: RunState, before: RunState) -> RunState:
+    """Return the state of a run, or its state before if the new one depends on a scheduler that was not queried."""
+    return state if state.assignment is None or state.status in _SURE else before
 
 
 def _instance(state: RunState) -> str | None:

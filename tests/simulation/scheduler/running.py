@@ -271,7 +271,7 @@ OURS = "palaestrai_mosaik.simulation.scheduler"
 
 def by_direct(world: mosaik.World, scenario: Scenario) -> None:
     """Run the world with our schedule."""
-    with patch(f"{OURS}.outputs.KEPT", SOON):
+    with patch(f"{OURS}.inputs.KEPT", SOON):
         run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 

@@ -84,9 +84,7 @@ class Scenario:
         try:
             run_world(self.world, until=until, scheduler=scheduler, print_progress=False, **how)
         finally:
-            # (one that has come to its end is shut down)
-            if not self.world.loop.is_closed():
-                self.world.shutdown()
+            shut_down(self.world)
 
     @property
     def lines(self) -> list[Any]:
@@ -98,6 +96,14 @@ class Scenario:
 
     def times(self, sid: str) -> list[int]:
         return [line[1] for line in self.calls(sid) if line[0] == "step"]
+
+
+def shut_down(world: Any) -> None:
+    """Shut a world down, unless it has come to its end."""
+    # mosaik may still read from a simulator that has closed its connection
+    with contextlib.suppress(ConnectionResetError):
+        if not world.loop.is_closed():
+            world.shutdown()
 
 
 @pytest.fixture
@@ -112,8 +118,7 @@ def scenario(tmp_path: Path) -> Iterator[Callable[..., Scenario]]:
 
     yield make
     for one in made:
-        if not one.world.loop.is_closed():
-            one.world.shutdown()
+        shut_down(one.world)
 
 
 # --- at the same time ---
