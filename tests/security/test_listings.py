@@ -13,22 +13,9 @@ from palaestrai_mosaik.arsenai.execution.status import load_run_states
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.store.store import StoreLocation
+from tests.support.documents import walks
 
-DESIGN = """
-uid: walks
-seed: 1
-base:
-  uid: walk
-  seed: 7
-  schedule:
-    train:
-      environments: [slippery_grid]
-      agents: [{name: walker, muscle: random}]
-      phase_config: {episodes: 1}
-factors:
-  episodes: {path: schedule.train.phase_config.episodes, levels: [2, 1]}
-sampler: factorial
-"""
+DESIGN = walks(2, 1, outcomes="")
 SECRET = "walks-secret-r7"
 
 

@@ -44,6 +44,30 @@ def environment(uid: str = "myenv", name: str = "", **params: Any) -> dict[str, 
     }
 
 
+#: the outcome of a design of walks: the number of steps
+LENGTH = "outcomes: {length: {of: steps, step: sum, episode: sum, better: lower}}"
+
+
+def walks(*episodes: int, outcomes: str = LENGTH) -> str:
+    """Return a design of random walks with these numbers of episodes."""
+    return f"""
+uid: walks
+seed: 1
+base:
+  uid: walk
+  seed: 7
+  schedule:
+    train:
+      environments: [slippery_grid]
+      agents: [{{name: walker, muscle: random}}]
+      phase_config: {{episodes: 1}}
+factors:
+  episodes: {{path: schedule.train.phase_config.episodes, levels: {list(episodes)}}}
+sampler: factorial
+{outcomes}
+"""
+
+
 def agent(name: str = "a", first: int = 0, count: int = 5, uid: str = "myenv", **keys: Any) -> dict[str, Any]:
     """Return the entry of a dummy agent; ``keys`` replace what is given there."""
     channels = [f"{uid}.{i}" for i in range(first, first + count)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.browser import Browser
+from support.documents import walks
 from support.small_grid import HOSTILE, small_grid_document
 
 import palaestrai_mosaik as pm
@@ -25,22 +26,7 @@ NETWORK = (
     "performance.getEntriesByType('resource').filter((r) => !r.name.startsWith('data:')"
     " && !r.name.startsWith('blob:')).length"
 )
-STUDY = """
-uid: walks
-seed: 1
-base:
-  uid: walk
-  seed: 7
-  schedule:
-    train:
-      environments: [slippery_grid]
-      agents: [{name: walker, muscle: random}]
-      phase_config: {episodes: 1}
-factors:
-  episodes: {path: schedule.train.phase_config.episodes, levels: [1, 2, 3]}
-sampler: factorial
-outcomes: {length: {of: steps, step: sum, episode: sum, better: lower}}
-"""
+STUDY = walks(1, 2, 3)
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,9 @@ import pytest
 
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
+from tests.support.documents import walks
 
-DESIGN = """
-uid: walks
-seed: 1
-base:
-  uid: walk
-  seed: 7
-  schedule:
-    train:
-      environments: [slippery_grid]
-      agents: [{name: walker, muscle: random}]
-      phase_config: {episodes: 1}
-factors:
-  episodes: {path: schedule.train.phase_config.episodes, levels: [2, 1, 3]}
-sampler: factorial
-outcomes: {length: {of: steps, step: sum, episode: sum, better: lower}}
-"""
+DESIGN = walks(2, 1, 3)
 
 
 @pytest.fixture(scope="module")
