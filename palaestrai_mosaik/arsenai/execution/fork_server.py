@@ -62,8 +62,12 @@ _WARM_UP_RUN: dict[str, Any] = {
                 ],
                 "agents": [
                     {
-                        **dict.fromkeys(("name", "brain", "muscle", "objective"), "dummy"),
-                        **{key: ["dummy.0"] for key in ("sensors", "actuators")},
+                        "name": "dummy",
+                        "brain": "dummy",
+                        "muscle": "dummy",
+                        "objective": "dummy",
+                        "sensors": ["dummy.0"],
+                        "actuators": ["dummy.0"],
                     }
                 ],
                 "phase_config": {"mode": "train", "workers": 1, "episodes": 1},

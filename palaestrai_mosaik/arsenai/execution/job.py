@@ -23,7 +23,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -224,13 +224,32 @@ class JobRecord:
             error: the error message.
         """
         ended = now()
+        record = cls(
+            run=job.run,
+            hash=job.hash,
+            status=status,
+            instance=None,
+            store=job.store.shown,
+            started=ended,
+            ended=ended,
+            seconds=round(seconds, 3),
+            exit_code=exit_code,
+            error=error,
+            host=socket.gethostname(),
+            pid=0,
+            attempt=job.attempt,
+            task=job.task,
+        )
         if marker is None or not job.is_covered_by(marker):
-            marker = Marker(
-                job.run, job.hash, job.attempt, socket.gethostname(), 0, 0.0, ended, task=job.task
-            )
-        return cls(
-            *(job.run, job.hash, status, marker.instance, job.store.shown, marker.started, ended),
-            *(round(seconds, 3), exit_code, error, marker.host, marker.pid, marker.attempt, marker.task),
+            return record
+        return replace(
+            record,
+            instance=marker.instance,
+            started=marker.started,
+            host=marker.host,
+            pid=marker.pid,
+            attempt=marker.attempt,
+            task=marker.task,
         )
 
     @classmethod

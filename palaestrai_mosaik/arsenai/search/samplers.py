@@ -26,7 +26,7 @@ from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.core.seeding import integer_seed
 
-from .settings import Trials, first_of, retried
+from .settings import Trials, first_of, marked_settings, retried
 
 #: distance of a failure to the worst finished setting, as a share of the range of finished ones
 _MARGIN = 0.1
@@ -37,7 +37,7 @@ def shown_to_sampler(search: SearchSpec, journal: Journal) -> Any:
     if search.failures == "exclude":
         return journal.storage
     # NSGA-II remembers the parents of a generation, so failures must not vanish from it.
-    return _Shown(journal, () if search.sampler == "nsgaii" else Trials.of(journal).marked)
+    return _Shown(journal, () if search.sampler == "nsgaii" else marked_settings(journal))
 
 
 class _Shown:
@@ -349,7 +349,8 @@ class Proposals:
         if trial.params or trial.system_attrs:
             # A process was killed while it wrote a proposal of the sampler.
             return None
-        return next(iter(Trials.of(self._journal).waiting), None)
+        marked = marked_settings(self._journal)
+        return next(iter(Trials(self._journal.trials(), marked).waiting), None) if marked else None
 
     def _propose_again(self, number: int, failed: int) -> Setting:
         """Propose a failed setting again, with the same seeds."""

@@ -91,7 +91,7 @@ class Trials:
     @classmethod
     def of(cls, journal: Journal) -> Trials:
         """Read the settings in a journal."""
-        marked = frozenset(map(int, _marks(journal)))
+        marked = marked_settings(journal)
         return cls(journal.trials(), marked)
 
     def records(self) -> list[SettingRecord]:
@@ -118,6 +118,11 @@ class Trials:
         if not self.marked:
             return []
         return sorted(self.marked - {trial.user_attrs.get(RETRIES) for trial in self.all})
+
+
+def marked_settings(journal: Journal) -> frozenset[int]:
+    """Return the numbers of the settings that are marked for a retry, retried or not."""
+    return frozenset(map(int, _marks(journal)))
 
 
 def retried(trials: Sequence[Any]) -> set[int]:
