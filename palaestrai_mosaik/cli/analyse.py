@@ -26,7 +26,18 @@ from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .common import find_folder, store_option
-from .output import answer, count_progress, interval, number, say, say_unless_quiet, select, table, warn
+from .output import (
+    answer,
+    count_progress,
+    interval,
+    number,
+    say,
+    say_unless_quiet,
+    select,
+    table,
+    wants_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +96,8 @@ def analyse(
     say_unless_quiet(*written)
     warn(*_analysis_warnings(results, analysis))
     say_unless_quiet(next_step(results.folder.path, store))
-    answer(_analysis_data(results, names, analysis) | {"files": written})
+    if wants_json():
+        answer(_analysis_data(results, names, analysis) | {"files": written})
     return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
@@ -177,7 +189,6 @@ def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
 
 
 def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) -> dict[str, Any]:
-
     methods = [
         {
             **select(entry, "outcome", "method", "used", "lost", "executed"),

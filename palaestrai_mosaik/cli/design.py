@@ -34,6 +34,7 @@ from .output import (
     say_unless_quiet,
     select,
     table,
+    wants_json,
     warn,
 )
 
@@ -57,7 +58,8 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
     say(*_plan(planned, design))
     warn(*planned.warnings)
     checked, problems = _check(loaded, extent, allow_modules)
-    answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
+    if wants_json():
+        answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
     if problems:
         return UNSOUND
     if checked:
@@ -126,7 +128,7 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
 def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> bool:
     """Check documents of ``design`` and print their problems; return whether there are none."""
     _, problems = _check(design, extent, allow_modules)
-    if problems:
+    if problems and wants_json():
         answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
     return not problems
 

@@ -10,7 +10,7 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FINISHED, ContractError, DocumentError, PalaestraiMosaikError
 
 from .common import named_after
-from .output import answer, say, say_unless_quiet
+from .output import answer, say, say_unless_quiet, wants_json
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.plot import LearningChoice
@@ -37,9 +37,11 @@ def graph(document: str, phase: int | str, output: str | None, settings: Sequenc
         if problems:
             raise DocumentError(problems) from None
         raise
-    answer(graph_data(world))
-    if output is None:
+    if wants_json():
+        answer(graph_data(world))
+    elif output is None:
         say(graph_text(world), end="")
+    if output is None:
         return FINISHED
     if Path(output).suffix.lower() != ".txt":
         draw_graph(world, output)

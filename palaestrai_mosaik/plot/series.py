@@ -42,10 +42,10 @@ _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
 #: the columns of outcomes: the keys of a curve, the keys of a value in it, and the values
-_CURVE = ["phase", "evaluation", "agent", "kind", "name"]
-_COLUMNS = [*_CURVE, "worker", "body", "episode", "sum", "mean"]
+CURVE_KEYS = ["phase", "evaluation", "agent", "kind", "name"]
+_COLUMNS = [*CURVE_KEYS, "worker", "body", "episode", "sum", "mean"]
 _EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
-#: over what a curve is a mean, by column
+#: what a curve may be averaged over, by column
 MEMBERS = {"worker": "workers", "body": "bodies"}
 
 
@@ -67,10 +67,10 @@ class EpisodeCurve:
 def episode_curves(outcomes: pd.DataFrame) -> Iterator[EpisodeCurve]:
     """Yield the curves of the outcomes of :func:`by_member`; NaN is ignored.
 
-    An episode has no minimum and maximum if the bodies are read of other episodes only.
+    With several bodies, an episode has no minimum and maximum until its bodies have been read.
     """
     key: Any
-    for key, rows in outcomes.groupby(_CURVE, sort=False):
+    for key, rows in outcomes.groupby(CURVE_KEYS, sort=False):
         phase, evaluation, *names = key
         episodes = rows.groupby("episode")
         moments = {fold: episodes[fold].agg(["mean", "min", "max"]) for fold in ("mean", "sum")}
@@ -85,7 +85,10 @@ def episode_curves(outcomes: pd.DataFrame) -> Iterator[EpisodeCurve]:
 def member_outcomes(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
 ) -> pd.DataFrame:
-    """Return the outcomes of the ended episodes, as :func:`by_member`; of a chosen agent only those of chosen bodies."""
+    """Return the outcomes of ended episodes in the form of :func:`by_member`.
+
+    Of agents with chosen bodies, only the rows of these bodies are returned.
+    """
     outcomes = store.outcomes(run, phase, choice.agent, evaluation)
     if evaluation is not None:
         outcomes = outcomes.assign(evaluation=evaluation)
@@ -97,9 +100,9 @@ def member_outcomes(
 
 
 def mean_over_bodies(store: Store, run: str, outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Return the ``outcomes`` of a run's agents with the mean over an agent's bodies as the sum.
+    """Return the ``outcomes`` of a run with each agent's sum divided by its number of bodies.
 
-    It is comparable to the sum of a body.
+    It is then comparable to the sum of a single body.
     """
     counts = store.bodies(run).groupby(["phase", "agent"])["count"].sum().to_dict()
     bodies = [counts.get(key, 1) for key in zip(outcomes["phase"], outcomes["agent"], strict=True)]
@@ -306,11 +309,13 @@ def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[fl
     order = sorted(set(sizes.values()) - {0.0})
     steps = sorted(((b / a, b) for a, b in pairwise(order) if b / a >= _FLAT), reverse=True)
     edges = sorted(size for _, size in steps[: most - 1])
-    groups: dict[int, tuple[float, list[Curve]]] = {}
+    groups: dict[int, list[Curve]] = {}
+    largest: dict[int, float] = {}
     for key, curve in zip(keys, curves, strict=True):
-        size, members = groups.get(bisect_right(edges, sizes[key]), (0.0, []))
-        groups[bisect_right(edges, sizes[key])] = max(size, sizes[key]), [*members, curve]
-    return [groups[index] for index in sorted(groups, reverse=True)]
+        index = bisect_right(edges, sizes[key])
+        groups.setdefault(index, []).append(curve)
+        largest[index] = max(largest.get(index, 0.0), sizes[key])
+    return [(largest[index], groups[index]) for index in sorted(groups, reverse=True)]
 
 
 def _largest(values: FloatVector) -> float:

@@ -353,9 +353,10 @@ class _PhaseCheck:
         before = self._inspection.document.phases[self._i - 1]
         learned = {agent.name for agent in before.agents if agent.brain is not None}
         for j, agent in enumerate(self._phase.agents):
-            new = agent.brain is not None and agent.load is None and agent.name in learned
+            if agent.brain is None or agent.load is not None or agent.name not in learned:
+                continue
             sound = self._is_sound("agents", j, apart_from=("muscle", "objective", "filters", *_CHANNELS))
-            if new and sound and _continues(agent.brain):
+            if sound and _continues(agent.brain):
                 text = (
                     f"agent {agent.name!r} starts with a new brain; palaestrAI would load the one of phase "
                     f"{before.name!r}: write 'load: {{}}' for that"
@@ -468,10 +469,10 @@ def _why_never_done(handle: EnvironmentHandle, episodes: int) -> str:
     return ""
 
 
-def _continues(brain: ClassSpec | None) -> bool:
+def _continues(brain: ClassSpec) -> bool:
     """Return whether palaestrAI would load a brain of this class from the previous phase."""
-    cls = None if brain is None else class_of(brain.name, "brain")
-    return cls is not None and issubclass(cls, Brain) and cls._continues
+    cls = class_of(brain.name, "brain")
+    return issubclass(cls, Brain) and cls._continues
 
 
 def _sums_rewards(objective: ClassSpec | None) -> bool:

@@ -154,8 +154,17 @@ def execute(
             stack.callback(loop.close)
             stack.callback(pool.close)
             context = RunContext(
-                *(document, inspection.phases, inspection.environments, directory, opened, recorder),
-                *(progress, interrupt, loop, pool, log),
+                document=document,
+                phases=inspection.phases,
+                environments=inspection.environments,
+                directory=directory,
+                store=opened,
+                recorder=recorder,
+                progress=progress,
+                interrupt=interrupt,
+                loop=loop,
+                pool=pool,
+                log=log,
             )
             if recorder is not None:
                 checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)

@@ -358,12 +358,14 @@ class ProcessWorkerPool:
 
     def _wait(self) -> None:
         """Wait for a frame, and forward an interrupt to the workers."""
-        index, frame = self._pool.receive(_POLL) or (None, None)
-        if index is not None and frame is not None:
-            self._waiting[index].append(frame)
-        elif index is not None and (index >= len(self._waiting) or not self._waiting[index]):
-            # the death of any worker ends the run, but a failure reported by a frame before it takes precedence
-            raise self._ended(index, self._pool.died(index))
+        arrived = self._pool.receive(_POLL)
+        if arrived is not None:
+            index, frame = arrived
+            if frame is not None:
+                self._waiting[index].append(frame)
+            elif index >= len(self._waiting) or not self._waiting[index]:
+                # the death of any worker ends the run, but a failure reported by a frame before it takes precedence
+                raise self._ended(index, self._pool.died(index))
         if self._interrupt.requested and not self._interrupt_sent:
             self._interrupt_sent = True
             for process in self._processes:

@@ -506,9 +506,21 @@ class Body(BaseBody[Row]):
             final = self.look_ahead()
         row, learner = self.closed, self.learner
         assert row is not None and learner is not None
-        values = row.readings, row.setpoints, row.rewards, row.objective, row.data
-        of_muscle, ends = (row.observations, row.actions), (row.terminated, row.truncated)
-        update = learner.learn(Experience(self.muscle.uid, *values, *of_muscle, *ends, final, row.step))
+        experience = Experience(
+            self.muscle.uid,
+            row.readings,
+            row.setpoints,
+            row.rewards,
+            row.objective,
+            row.data,
+            row.observations,
+            row.actions,
+            row.terminated,
+            row.truncated,
+            final,
+            row.step,
+        )
+        update = learner.learn(experience)
         if learner.statistics:
             check_statistics(self.agent, row.statistics, learner.statistics)
             row.statistics |= learner.statistics
@@ -532,10 +544,22 @@ class Body(BaseBody[Row]):
 
     def _write(self, row: Row) -> None:
         if self.stream is not None:
-            when = self.worker, self.episode, row.step, row.time
-            values = row.readings, row.setpoints, row.rewards, row.objective, row.terminated, row.truncated
-            body = self.number, row.environment_episode
-            self.stream.append(*when, *values, row.wall, *body, row.proposed)
+            self.stream.append(
+                self.worker,
+                self.episode,
+                row.step,
+                row.time,
+                row.readings,
+                row.setpoints,
+                row.rewards,
+                row.objective,
+                row.terminated,
+                row.truncated,
+                row.wall,
+                self.number,
+                row.environment_episode,
+                row.proposed,
+            )
         if self.statistic is not None:
             for key, value in row.statistics.items():
                 self.statistic(self.worker, self.episode, row.step, key, value)

@@ -154,7 +154,8 @@ def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any
         # a pattern without columns in this phase may have some in another phase
         answer = {address(f"{path}/series", {"phases": str(phase)}): {**series, "problems": []}}
         with reserved(carried, carried.limit - limit):
-            added += [phase] * carried.add_if_small(answer)
+            if carried.add_if_small(answer):
+                added.append(phase)
     if added:
         entries = [entry for entry in choices["phases"] if int(entry["phase"]) in added]
         carried.add({f"{path}/time": {**choices, "phases": entries, "suggestions": []}})

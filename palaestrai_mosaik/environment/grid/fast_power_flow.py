@@ -165,9 +165,16 @@ class Equations:
         self.ext_grid_place = np.searchsorted(self.ref, np.where(alive, row, self.ref[0]))
         self.ext_grid_factor = self.base_mva * alive
 
-    def power(self, *powers: FloatVector) -> ComplexVector:
+    def power(
+        self,
+        load_p: FloatVector,
+        load_q: FloatVector,
+        sgen_p: FloatVector,
+        sgen_q: FloatVector,
+        storage_p: FloatVector,
+        gen_p: FloatVector,
+    ) -> ComplexVector:
         """Compute the power injected at every internal bus (p.u.) from the arguments of :meth:`PowerFlow.solve`."""
-        load_p, load_q, sgen_p, sgen_q, storage_p, gen_p = powers
         loads, sgens, storages, gens = self.slices
         p, q = self.p, self.q
         p[loads], p[sgens], p[storages], p[gens] = load_p, sgen_p, storage_p, gen_p
@@ -275,8 +282,15 @@ class FixedPoint:
     def solve(self, start: ComplexVector, power: ComplexVector) -> ComplexVector | None:
         """Return the voltages for ``power``, starting from ``start``, or ``None`` without convergence."""
         equations, voltage = self.equations, start.copy()
-        limits = equations.tolerance, MAX_ITERATIONS
-        iterations = fixed_point(voltage, power, equations.by_rows, self.order, self.factors, *limits)
+        iterations = fixed_point(
+            voltage,
+            power,
+            equations.by_rows,
+            self.order,
+            self.factors,
+            equations.tolerance,
+            MAX_ITERATIONS,
+        )
         return voltage if iterations >= 0 else None
 
 
@@ -301,9 +315,17 @@ class Newton:
         equations = self.equations
         if len(equations.ref) == equations.n:
             return start.copy()
-        buses = equations.ref, self._slack_weights, equations.pv, equations.pq
-        limits = MAX_NEWTON_ITERATIONS, equations.tolerance
-        solved = self._algorithm.solve(equations.ybus, start.copy(), power, *buses, *limits)
+        solved = self._algorithm.solve(
+            equations.ybus,
+            start.copy(),
+            power,
+            equations.ref,
+            self._slack_weights,
+            equations.pv,
+            equations.pq,
+            MAX_NEWTON_ITERATIONS,
+            equations.tolerance,
+        )
         return self._algorithm.get_V() if solved else None
 
     def explain(self, power: ComplexVector) -> str:

@@ -83,7 +83,16 @@ class PowerFlow(ABC):
         """
 
     @abstractmethod
-    def solve(self, *powers: FloatVector) -> PowerFlowResult:
+    def solve(
+        self,
+        load_p: FloatVector,
+        load_q: FloatVector,
+        sgen_p: FloatVector,
+        sgen_q: FloatVector,
+        storage_p: FloatVector,
+        gen_p: FloatVector,
+        /,
+    ) -> PowerFlowResult:
         """Solve for powers (MW, Mvar) in the order of :data:`ELEMENT_POWERS`.
 
         Signs are pandapower's: loads and storages consume, generators feed in. Raises

@@ -15,6 +15,7 @@ from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
 from palaestrai_mosaik.plot.learning import leaves
 from palaestrai_mosaik.plot.series import (
+    CURVE_KEYS,
     MEMBERS,
     EpisodeCurve,
     agents_by_body,
@@ -103,7 +104,6 @@ def outcomes_of_bodies(store: Store, uid: str) -> BodyOutcomes:
 _MOST_RUNS = 24
 #: class of a condition -> its short name in documents
 _CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES["condition"].items()}
-_KEYS = ["phase", "evaluation", "agent", "kind", "name"]
 #: the compared values of a phase's episodes
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 
@@ -209,14 +209,14 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
         outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
         outcomes = outcomes.assign(phase=outcomes["phase"].map(names))
         key: Any
-        for key, group in outcomes.groupby(_KEYS, sort=False):
+        for key, group in outcomes.groupby(CURVE_KEYS, sort=False):
             row = rows.setdefault(key, {name: [np.nan] * len(uids) for name in _COMPARED})
             last = group[group["episode"] == group["episode"].max()]
             row["episodes"][index] = int(group["episode"].nunique())
             for fold in ("mean", "sum"):
                 row[fold][index] = float(group[fold].mean())
                 row[f"last_{fold}"][index] = float(last[fold].mean())
-    return [{**dict(zip(_KEYS, key, strict=True)), **row} for key, row in rows.items()]
+    return [{**dict(zip(CURVE_KEYS, key, strict=True)), **row} for key, row in rows.items()]
 
 
 def _size_of_statistics(store: Store, uid: str) -> int:
@@ -255,7 +255,7 @@ def _curve(curve: EpisodeCurve, every: Mapping[int, int]) -> dict[str, Any]:
     low, high = (means[name].fillna(means["mean"]).to_numpy(float) for name in ("min", "max"))
     indices = places_of_extremes(low, high)
     return {
-        **dict(zip(_KEYS, curve.key, strict=True)),
+        **dict(zip(CURVE_KEYS, curve.key, strict=True)),
         "episodes": len(x),
         "x": x[indices],
         "over": " and ".join(MEMBERS[name] for name in curve.over) or None,

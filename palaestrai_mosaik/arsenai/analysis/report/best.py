@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatVector, IntArray
 
-from ..moments import Moments, best_first, student_interval, worst_first
+from ..moments import Better, Moments, best_first, student_interval, worst_first
 from .data import ReportData
 from .factors import value_of, zipped_levels
 from .numbers import Mark, cell, typeset
@@ -49,7 +49,7 @@ class Best:
     """
 
     outcome: str
-    better: Literal["higher", "lower"]
+    better: Better
     row: int
     mark: Mark
     runs: int
@@ -227,7 +227,7 @@ def _setting(data: ReportData, row: int) -> dict[str, str]:
     return texts
 
 
-def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | None:
+def better_of(data: ReportData, outcome: str) -> Better | None:
     """Return the better direction of an outcome, or None if the design does not declare it."""
     return next((spec.better for spec in data.spec.outcomes if spec.name == outcome), None)
 
@@ -274,7 +274,7 @@ def _runs(data: ReportData, selection: Sequence[str]) -> Iterator[str]:
         yield run
 
 
-def first_with_direction(data: ReportData) -> tuple[str, Literal["higher", "lower"] | None]:
+def first_with_direction(data: ReportData) -> tuple[str, Better | None]:
     """Return the first outcome with a better direction, and that direction; an empty name and None without any."""
     return next(
         ((spec.name, spec.better) for spec in data.spec.outcomes if spec.better is not None), ("", None)

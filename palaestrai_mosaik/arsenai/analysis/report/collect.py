@@ -17,7 +17,7 @@ from palaestrai_mosaik.arsenai.analysis.discovery import discoveries_asked_for
 from palaestrai_mosaik.arsenai.analysis.results import Results, or_reason
 from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity, tidy
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
-from palaestrai_mosaik.arsenai.design.model import DesignSpec, Factor
+from palaestrai_mosaik.arsenai.design.model import DesignSpec, Factor, is_number
 from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.core.printing import count, joined
@@ -263,7 +263,7 @@ def _split(
     if not names:
         return "", dict.fromkeys(rows, "all runs")
     numbers = {row: values[row].get(names[0]) for row in rows}
-    if not by and all(map(_is_number, numbers.values())) and len(set(numbers.values())) > MOST_LEVELS:
+    if not by and all(map(is_number, numbers.values())) and len(set(numbers.values())) > MOST_LEVELS:
         return names[0], _thirds(numbers)
     factors = [results.spec.factor(name) for name in names]
     return joined(names), {row: _level(values[row], factors) for row in rows}
@@ -275,10 +275,6 @@ def _leading_factor(
     """Return the most important factor that varies; an empty list without any."""
     varied = [f.name for f in spec.factors if len({cell(row.get(f.name)) for row in values}) > 1]
     return leading_factors(spec, indices, varied)[:1]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:

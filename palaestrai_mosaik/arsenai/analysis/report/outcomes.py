@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.arsenai.analysis.results import labels, level_labels
-from palaestrai_mosaik.arsenai.design.model import INACTIVE, Axis, Factor, OutcomeSpec
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, Axis, Factor, OutcomeSpec, is_number
 from palaestrai_mosaik.plot.columns import unit_of
 from palaestrai_mosaik.plot.limits import limits_of
 from palaestrai_mosaik.types.arrays import FloatArray
@@ -59,7 +59,7 @@ def factor_axis(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Horizont
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    return float(value) if is_number(value) else math.nan
 
 
 def factor_axes(data: ReportData, outcome: str) -> list[HorizontalAxis]:
