@@ -197,7 +197,7 @@ class ModelBuilder:
             bodies = body_list(findings, parts["bodies"], common)
             if bodies and muscle is None:
                 muscle = bodies[0].muscle
-        elif not _has(parts, "muscle", default=True):
+        elif "muscle" in parts and not _has(parts, "muscle"):
             findings.error(parts["muscle"].place, "an agent's muscle may not be left out")
         return AgentSpec(
             parts["name"].value,
@@ -442,9 +442,9 @@ def _muscle(
     return optional_class(findings, parts["muscle"], "muscle", "muscle")
 
 
-def _has(parts: Mapping[str, Located], key: str, *, default: bool = False) -> bool:
-    """Whether a key is not null; ``default`` if it is absent."""
-    return parts[key].value is not None if key in parts else default
+def _has(parts: Mapping[str, Located], key: str) -> bool:
+    """Whether a key is there, and not null."""
+    return key in parts and parts[key].value is not None
 
 
 def _apart_from(parts: Mapping[str, Located], keys: Collection[str]) -> dict[str, Located]:

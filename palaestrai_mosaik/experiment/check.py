@@ -73,7 +73,9 @@ def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) ->
             _check_phase(findings, parts[key], names) for key in ("phase_name", "phase") if key in parts
         ]
         sound = all(phases)
-        return (sound or not load) and _check_agent(findings, parts.get("agent"), agents) and sound
+        if load and not sound:
+            return False
+        return _check_agent(findings, parts.get("agent"), agents) and sound
 
     for number, phase in enumerate(raw):
         for name, entry in phase.agents.items():

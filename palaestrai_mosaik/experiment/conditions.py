@@ -97,9 +97,10 @@ def _faults(entry: Any) -> Iterator[Fault]:
     """Yield the faults of an agent's rules."""
     if not isinstance(entry, Mapping):
         yield (), f"an agent's rules must be a mapping, found {show(entry)}"
-    elif all(name in _SECTIONS and rule is None for name, rule in entry.items()):
+        return
+    if all(name in _SECTIONS and rule is None for name, rule in entry.items()):
         yield (), "an agent needs the rule 'success', the rule 'plateau', or both"
-    for name, rule in entry.items() if isinstance(entry, Mapping) else ():
+    for name, rule in entry.items():
         if name not in _SECTIONS:
             near = did_you_mean(name, _SECTIONS)
             yield (name,), f"unknown rule {name!r}{near}; allowed: success, plateau"

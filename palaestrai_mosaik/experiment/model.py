@@ -258,9 +258,7 @@ class RunDocument:
             if origin is not None:
                 written = origin + path[length:]
                 break
-        lines = (self.lines.get(join(written[:length])) for length in range(len(written), 0, -1))
-        line = next((line for line in lines if line is not None), None)
-        return Problem(message, join(written), self.source, line)
+        return Problem(message, join(written), self.source, nearest_line(self.lines, written))
 
 
 @dataclass(frozen=True)
@@ -278,3 +276,9 @@ class PartialDocument:
 def join(path: Place) -> str:
     """Format ``path`` for messages: ``schedule.0.phase_0``."""
     return ".".join(str(part) for part in path)
+
+
+def nearest_line(lines: Mapping[str, int], path: Place) -> int | None:
+    """Return the line of ``path``, or of the nearest part above it with a line."""
+    above = (lines.get(join(path[:length])) for length in range(len(path), 0, -1))
+    return next((line for line in above if line is not None), None)

@@ -160,9 +160,10 @@ def _item(node: list[Any], part: str | int) -> tuple[Keys, str | None]:
         return (), f"has no [{part}]: it has {len(node)} items"
     matches = [index for index, item in enumerate(node) if part in _names(item)]
     if len(matches) == 1:
-        item = node[matches[0]]
+        index = matches[0]
+        item = node[index]
         # an item named by its only key stands for the value below that key
-        return (*matches, *(() if _own_names(item) else (next(iter(item)),))), None
+        return ((index,) if _own_names(item) else (index, next(iter(item)))), None
     if matches:
         places = ", ".join(f"[{index}]" for index in matches)
         return (), f"has {len(matches)} items {part!r} ({places}); select one by its index"

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from palaestrai_mosaik.core import files
-from palaestrai_mosaik.experiment import dumps
 
 from . import folder
 from .decode import decode
@@ -85,7 +84,7 @@ class GrowingFolder:
 
         If it has rows, only the design is written, which may have a larger budget.
         """
-        files.write_text(self.path / folder.DESIGN, dumps(dict(self.spec.resolved)), durable=False)
+        files.write_text(self.path / folder.DESIGN, self._register.design, durable=False)
         if (self.path / folder.MANIFEST).exists():
             self._rows_before = read_manifest(self.path)["counts"]["rows"]
         else:

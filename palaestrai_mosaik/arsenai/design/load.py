@@ -529,14 +529,14 @@ class _Reader:
                     (*at.place, key), f"an option of a sampler must be a string, found {show(key)}"
                 )
         self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
-        fields = {"name": TEXT.called("the sampler's name"), "n": integer(1).called("n (the sampler's size)")}
-        name, n = (
-            field.read(findings, at.child(key), field.title) if key in options else None
-            for key, field in fields.items()
-        )
+        name = n = None
+        if "name" in options:
+            name = TEXT.read(findings, at.child("name"), "the sampler's name")
+        if "n" in options:
+            n = integer(1).read(findings, at.child("n"), "n (the sampler's size)")
         if "name" not in options:
             findings.error(at.place, f"sampler needs the key 'name', which is missing{_name_hint(options)}")
-        options = {key: value for key, value in options.items() if key not in fields}
+        options = {key: value for key, value in options.items() if key not in ("name", "n")}
         return SamplerSpec(name or DEFAULT_SAMPLER, n, options)
 
     def _policy(self) -> SeedPolicy:

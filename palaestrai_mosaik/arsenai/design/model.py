@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from palaestrai_mosaik.core.errors import Problem, did_you_mean
 from palaestrai_mosaik.core.printing import count, listed
-from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.experiment.model import Place, join, nearest_line
 
 Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
@@ -355,11 +355,7 @@ class DesignSpec:
         Returns:
             The problem, with the file and the line of the path, or of the nearest part above it.
         """
-        written = self.written_at(path)
-        lines = (self.lines.get(join(written[:length])) for length in range(len(written), 0, -1))
-        return Problem(
-            message, join(path), self.source, next((line for line in lines if line is not None), None)
-        )
+        return Problem(message, join(path), self.source, nearest_line(self.lines, self.written_at(path)))
 
 
 # --- as plain data ------------------------------------------------------------------------

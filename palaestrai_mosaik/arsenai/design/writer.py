@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
@@ -337,6 +338,11 @@ class Register:
         self._first_rows: dict[int, int] = {}
         self._documents = 0
 
+    @cached_property
+    def design(self) -> str:
+        """The text of the design's document."""
+        return dumps(dict(self._spec.resolved))
+
     def add(self, row: ExpandedRow, expansion: Expansion, write: Callable[[PlannedRun, bytes], None]) -> None:
         """Add the runs of a row, and write their documents with ``write``."""
         cells = [label(row.values[name]) for name, label in self._columns]
@@ -356,7 +362,7 @@ class Register:
         sums = [
             *self._sums,
             f"{_digest(path / folder.TABLE)}  {folder.TABLE}\n",
-            _sum(folder.DESIGN, dumps(dict(self._spec.resolved)).encode("utf-8")),
+            _sum(folder.DESIGN, self.design.encode("utf-8")),
             _sum(folder.SAMPLE, sample.encode("utf-8")),
         ]
         files.write_text(path / folder.CHECKSUMS, "".join(sums), durable=False)
@@ -391,7 +397,7 @@ def _fill(
             register.add(row, expansion, lambda run, data: write_file(run.file.rpartition("/")[2], data))
             if progress is not None:
                 progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
-    files.write_text(scratch / folder.DESIGN, dumps(dict(spec.resolved)), durable=False)
+    files.write_text(scratch / folder.DESIGN, register.design, durable=False)
     register.write(scratch, rows, rounds)
 
 

@@ -333,8 +333,9 @@ def _model(codes: IntArray, names: Sequence[str], order: int) -> _Model:
     columns: dict[Term, FloatArray] = {(i,): block for i, block in enumerate(single)}
     most = {term: block.shape[1] for term, block in columns.items()}
     notes: list[str] = []
-    if codes.min() < 0:
-        notes.append(_nested_note([names[int(i)] for i in np.flatnonzero(codes.min(axis=0) < 0)]))
+    nested = [names[i] for i, column in enumerate(codes.T) if column.min() < 0]
+    if nested:
+        notes.append(_nested_note(nested))
     pairs = [(term[0], term[1]) for term in _terms(len(single), order) if len(term) == 2]
     if sum(single[i].shape[1] * single[j].shape[1] for i, j in pairs) > _MOST_COLUMNS:
         notes.append(f"pairs of factors are left out: they have more than {_MOST_COLUMNS} contrasts")
