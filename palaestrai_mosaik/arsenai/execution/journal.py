@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
@@ -221,9 +220,10 @@ def optuna() -> ModuleType:
         ExecutionError: Optuna is not installed.
     """
     try:
-        module = import_module("optuna")
+        import optuna as found
     except ImportError as error:
         raise ExecutionError(f"a search needs Optuna: {install_extra('search')} ({error})") from None
+    module: ModuleType = found
     module.logging.set_verbosity(module.logging.ERROR)
     return module
 
