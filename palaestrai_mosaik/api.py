@@ -30,10 +30,11 @@ from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.experiment.paths import Overrides
 from palaestrai_mosaik.plot.columns import Clock, clock_of
 from palaestrai_mosaik.plot.figures import learning_figure, run_figure
-from palaestrai_mosaik.plot.learning import Fold, LearningChoice
+from palaestrai_mosaik.plot.learning import LearningChoice
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.store.query.lookup import Fold
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 
 if TYPE_CHECKING:
@@ -372,7 +373,7 @@ class RecordedRun:
         *,
         agent: str | None = None,
         phase: int | str | None = None,
-        fold: Fold = "mean",
+        fold: Fold | None = None,
     ) -> Figure:
         """Draw the learning curves.
 
@@ -380,7 +381,8 @@ class RecordedRun:
             statistics: patterns (``*``, ``?``) of keys of statistics. Each gets its own panel.
             agent: name of an agent; ``None``: all.
             phase: number or name of a phase; ``None``: all.
-            fold: how to aggregate the objective over an episode, ``"mean"`` or ``"sum"``.
+            fold: how to aggregate the objective over an episode, ``"mean"`` or ``"sum"``; ``None``: the sum if the
+                rewards of all environments accumulate, else the mean.
 
         Returns:
             The figure, which a notebook shows.

@@ -108,7 +108,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
         _refuse("--learning", limits=limits, **{"no-limits": no_limits or None})
         from palaestrai_mosaik.plot import LearningChoice
 
-        chosen = LearningChoice(phase, choice, fold or "mean", statistics)
+        chosen = LearningChoice(phase, choice, fold, statistics)
         return _of_store("plot", "plot_learning")(choice=chosen, **options)
     _refuse("a plot without --learning", statistics=statistics)
     run, *more = options.pop("runs")
@@ -317,7 +317,9 @@ def _add_result_commands(command: Command) -> None:
         help="plot objectives over training episodes, and evaluations; repetitions with other seeds become a band",
     )
     plot.add_argument(
-        "--objective", choices=("sum", "mean"), help="of the values in each episode (default: mean)"
+        "--objective",
+        choices=("sum", "mean"),
+        help="of the values in each episode (default: mean; sum, the return, where rewards accumulate)",
     )
     plot.add_argument(
         "--statistics",

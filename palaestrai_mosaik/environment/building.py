@@ -79,10 +79,10 @@ class Building(Environment):
         temperature = Box(-60.0, 60.0, shape=())
         return EnvironmentBaseline(
             sensors=[
-                SensorInformation(20.0, temperature, "inside"),
-                SensorInformation(0.0, temperature, "outside"),
-                SensorInformation(0.0, Box(0.0, max(self.pv, 1.0), shape=()), "pv"),
-                SensorInformation(0.0, Box(0.0, 24.0, shape=()), "hour"),
+                SensorInformation(20.0, temperature, "inside", unit="°C"),
+                SensorInformation(0.0, temperature, "outside", unit="°C"),
+                SensorInformation(0.0, Box(0.0, max(self.pv, 1.0), shape=()), "pv", unit="kW"),
+                SensorInformation(0.0, Box(0.0, 24.0, shape=()), "hour", unit="h"),
             ],
             actuators=[ActuatorInformation(0.0, Box(0.0, 3.0, shape=()), "heat_pump")],
             rewards=[

@@ -33,6 +33,7 @@ class BatchCartPole(BatchEnvironment):
         sutton_barto_reward: the reward is -1 on termination and otherwise 0, instead of 1 for every step.
     """
 
+    rewards_accumulate = True
     #: position (m), velocity (m/s), angle (rad), angular velocity (rad/s)
     state_shapes = ((), (), (), ())
     observation_shapes = ((4,),)

@@ -73,6 +73,7 @@ class Copies(BatchEnvironment):
         self.missing_remedy = self.copies[0].missing_remedy
         self.step_size = self.copies[0].step_size
         self.ends = self.copies[0].ends or max_steps is not None
+        self.rewards_accumulate = self.copies[0].rewards_accumulate
 
     def setup(self) -> EnvironmentBaseline:
         """Set all copies up and return the baseline of the first one, which all must share."""

@@ -115,6 +115,9 @@ class World(ABC):
     missing_remedy: str = "declare its sensor with may_be_missing=True"
     #: whether the environment itself can end an episode
     ends: bool = True
+    #: whether rewards accumulate over an episode, as in a game: lists and figures then open with an episode's sum, the
+    #: return, instead of its mean
+    rewards_accumulate: bool = False
     #: whether :meth:`setup` speeds up later setups of the process (by caching files, for example) and
     #: leaves no thread and no open file: such an environment is set up once before processes are forked
     #: for many runs

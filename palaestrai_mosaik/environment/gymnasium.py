@@ -66,6 +66,7 @@ class GymnasiumEnvironment(Environment):
         kwargs: keywords of the environment; ``None``: none.
     """
 
+    rewards_accumulate = True
     missing_remedy = ""
     #: whether frames are requested
     _frames = False

@@ -39,6 +39,7 @@ class MatrixGame(BatchEnvironment):
         max_steps: rounds of a game; ``None``: it does not end.
     """
 
+    rewards_accumulate = True
     # each player's last choice, or the number of its choices before the first round
     state_shapes = ((), ())
     state_dtypes = (np.int32, np.int32)

@@ -34,6 +34,7 @@ class BatchPendulum(BatchEnvironment):
         g: gravity in m/s**2.
     """
 
+    rewards_accumulate = True
     #: angle (rad, not wrapped), angular velocity (rad/s)
     state_shapes = ((), ())
     observation_shapes = ((3,),)

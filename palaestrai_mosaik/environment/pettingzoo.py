@@ -349,6 +349,7 @@ class PettingZooEnvironment(Environment):
         patience: number of steps that an AEC game waits for an agent that is to move, before it fails.
     """
 
+    rewards_accumulate = True
     hold_setpoints = False
     missing_remedy = ""
     #: whether frames are requested

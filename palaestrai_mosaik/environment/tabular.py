@@ -33,6 +33,7 @@ class TabularMDP(BatchEnvironment):
         max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
     """
 
+    rewards_accumulate = True
     state_dtypes = (np.int32,)
     observation_dtypes = (np.int32,)
     action_shapes = ((),)

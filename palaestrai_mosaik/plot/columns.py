@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,6 +15,8 @@ import numpy as np
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
+
+from .colours import numbers_of_agents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +47,8 @@ _KEYS = {
 }
 #: prefixes of the uids of channels
 PREFIXES = ("reading.", "setpoint.", "reward.")
+# the index of a value in a vector
+_INDEX = re.compile(r"\[[\d, ]*\]$")
 
 
 @dataclass(frozen=True)
@@ -60,18 +65,20 @@ class Clock:
 
 @dataclass(frozen=True)
 class Moment:
-    """An episode to plot over time."""
+    """An episode to plot over time; ``unfinished`` says how far it came, if the run failed or was interrupted in it."""
 
     phase: int
     phase_name: str
     worker: int
     episode: int
     evaluation: bool = False
+    unfinished: str = ""
 
     def __str__(self) -> str:
         worker = f", worker {self.worker}" if self.worker else ""
         kind = "evaluation episode" if self.evaluation else "episode"
-        return f"phase {self.phase_name!r}, {kind} {self.episode}{worker}"
+        ended = f" ({self.unfinished})" if self.unfinished else ""
+        return f"phase {self.phase_name!r}, {kind} {self.episode}{worker}{ended}"
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -81,11 +88,26 @@ class Moment:
 
 @dataclass(frozen=True)
 class RowSource:
-    """A stream of rows and its columns; ``owner`` is an agent or environment."""
+    """A stream of rows and its columns.
+
+    Attributes:
+        owner: an agent or environment.
+        read: queries rows.
+        columns: the names of the columns.
+        units: the units that sensors declare, by their uids.
+        colour: the number of the agent's colour; ``None``: an environment.
+    """
 
     owner: str
     read: Callable[..., pd.DataFrame]
     columns: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+    colour: int | None = None
+
+    def unit(self, column: str) -> str | None:
+        """Return the unit of a column: the one that its sensor declares, or else the one in its name."""
+        name = bare(column)
+        return self.units.get(name) or self.units.get(_INDEX.sub("", name)) or unit_of(column)
 
 
 def sources_of(
@@ -104,6 +126,7 @@ def sources_of(
         StoreError: there is no such run, phase, agent, environment, body or incarnation.
     """
     sources = []
+    units, colours = store.units(run, phase), numbers_of_agents(store, run)
     agents = list(dict.fromkeys(store.bodies(run, phase, choice.agent, **choice.filters)["agent"]))
     if choice.agent is None:
         for uid in store.environments(run, phase)["environment"]:
@@ -114,10 +137,10 @@ def sources_of(
                     body=choice.body,
                     incarnation=incarnation,
                 )
-                sources.append(RowSource(str(uid), read, _columns(read)))
+                sources.append(RowSource(str(uid), read, _columns(read), units))
     for name in agents:
         read = partial(store.steps, run, phase, str(name), **choice.filters)
-        sources.append(RowSource(str(name), read, _columns(read)))
+        sources.append(RowSource(str(name), read, _columns(read), units, colours[str(name)]))
     return sources
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill, wrap
@@ -16,9 +17,12 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.store import BodyChoice
+from palaestrai_mosaik.store.query.lookup import Fold
 
+from .beside import MOST_BESIDE, Beside, moments_beside, rows_beside
+from .colours import COLOURS, GREY, SHARED, colour_of
 from .curves import means, means_of, percentiles, span_of, thinned
-from .learning import MOST_LINES, Fold, LearningChoice, find_groups, learning_panels, learning_title
+from .learning import MOST_LINES, LearningChoice, find_groups, learning_panels, learning_title
 from .limits import Limit, Limits, in_sight
 from .series import (
     TIME,
@@ -33,21 +37,18 @@ from .series import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
     from palaestrai_mosaik.store import Store
 
 FORMATS = (".png", ".svg", ".pdf")
 
-# The palette of Okabe and Ito (2008), distinguishable for colour-blind people, without its yellow, which is too pale
-# for lines. The last five are for panels of many lines: there is a colour for each line.
-COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
-    *("#882255", "#999933", "#8A63D2", "#8B4513", "#8C8C8C"),
-)
 # Lines of few points also differ in their dashes, so that coinciding lines all remain visible.
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 _LIMIT_COLOURS = {"limit": "#B00020", "bound": "#5A6570"}
 WIDTH, _PANEL = 7.6, 2.35
+# Inches of a row of phases beside each other.
+_WIDE, _BESIDE, _LEGENDS = 11.0, 2.1, 2.5
 # Inches of a legend: a line of an entry, a line of its title, and the space around it.
 _ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
 # Inches beside an entry's text, for the y axis with its labels, and for a character in texts of 7 to 8 points.
@@ -56,6 +57,8 @@ _HANDLE, _Y_AXIS, _CHARACTER = 0.6, 0.75, 0.067
 _ROW, _MOST_ROWS = 9.0, 6
 _MOST_TICKS = 9
 _MARKED_POINTS = 40
+_MOST_TINTS = 4
+_MOST_BAR_LABELS = 24
 _DENSE = 150
 _LABEL_WIDTH = 34
 # Labels are drawn in full, up to this many lines.
@@ -64,7 +67,6 @@ _NOTE_WIDTH = 30
 _Y_LABEL_WIDTH = 32
 _PANEL_TITLE_WIDTH = 72
 _TITLE_WIDTH = 85
-GREY = "#5A6570"
 
 _ALL_BODIES = BodyChoice()
 _EVERYTHING = LearningChoice()
@@ -106,17 +108,20 @@ def run_figure(  # noqa: PLR0913  (independent choices)
     """Draw objective and rewards of a run.
 
     The values are per episode, or per step if there is only one episode and ``fold`` is not set. Several bodies are
-    drawn as their mean, with a band from the lowest to the highest.
+    drawn as their mean, with a band from the lowest to the highest. Of a run with several phases of one episode each,
+    episodes are bars, and the ``sensors`` of all phases are drawn beside each other. Episodes that did not finish are
+    left out, or drawn open if their phase has no other.
 
     Args:
         store: the open store.
         run: the run, as :meth:`Store.find_run` takes it.
-        phase: number or name of a phase; ``None``: all, and the last one for ``sensors``.
+        phase: number or name of a phase; ``None``: all, and for ``sensors`` the last one unless each has one episode.
         choice: the bodies to draw; the default: all.
         sensors: patterns (``*``, ``?``) of columns. Each gets a panel that shows the matching columns over an
             episode; columns of other units or of another order of magnitude have further panels.
         episode: the episode for ``sensors``; ``None``: the last one.
-        fold: how to reduce an episode to one value, ``"sum"`` or ``"mean"``; ``None``: the mean.
+        fold: how to reduce an episode to one value, ``"sum"`` or ``"mean"``; ``None``: the sum if the rewards of all
+            environments accumulate (:meth:`Store.fold`), else the mean.
         limits: lines in the panels of ``sensors``: ``[(0.9, 1.1)]`` in all, or a pair for each pattern;
             ``True``: 0.95 and 1.05 for voltages (``vm_pu``), 100 % for loadings, and for other sensors the bounds
             of their space, if they are in sight; ``False``: none.
@@ -129,12 +134,17 @@ def run_figure(  # noqa: PLR0913  (independent choices)
         PalaestraiMosaikError: the limits are invalid.
     """
     uid = store.find_run(run)
-    panels = episode_panels(store, uid, phase, choice, fold or "mean")
-    single = all(len(curve.x) < 2 for panel in panels for curve in panel.curves)
+    panels: list[Panel | Beside] = []
+    panels += episode_panels(store, uid, phase, choice, fold or store.fold(uid))
+    single = all(len(curve.x) < 2 for panel in panels for curve in _curves_of(panel))
+    single &= len({float(curve.x[0]) for panel in panels for curve in _curves_of(panel)}) < 2
     if not panels or (single and fold is None):
         moment = find_moment(store, uid, phase, episode)
-        panels = objective_panels(store, uid, moment, choice) or panels
-    if sensors:
+        panels = [*objective_panels(store, uid, moment, choice)] or panels
+    beside = moments_beside(store, uid) if sensors and phase is None and episode is None else []
+    if beside:
+        panels = [*rows_beside(store, uid, beside, choice, sensors, limits), *panels]
+    elif sensors:
         moment = find_moment(store, uid, phase, episode)
         panels += time_panels(store, uid, moment, choice, sensors, limits)
     if not panels:
@@ -229,7 +239,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
+def draw_panels(panels: Sequence[Panel | Beside], title: str) -> Figure:
     """Draw the panels one below the other, with legends beside them, into a figure that notebooks can show."""
     import matplotlib as mpl
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -237,16 +247,53 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
     from .notebook import NotebookFigure
 
     with mpl.rc_context(STYLE):
-        layout = ConstrainedLayoutEngine(h_pad=0.09)
         title = _wrapped(title, _TITLE_WIDTH, 3)
-        heights = [_height(panel) for panel in panels]
-        size = (WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
+        heights = [_height_beside(p) if isinstance(p, Beside) else _height(p) for p in panels]
+        wide = any(isinstance(panel, Beside) for panel in panels)
+        width = _WIDE if wide else WIDTH
+        # Legends of rows with several axes have a column of their own, so that rows end at the same place.
+        layout = ConstrainedLayoutEngine(h_pad=0.09, rect=(0, 0, 1 - _LEGENDS / _WIDE if wide else 1, 1))
+        size = (width, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
         figure = NotebookFigure(figsize=size, layout=layout)
         figure.suptitle(escape_control_characters(title), x=0.01, ha="left", fontsize=10.5)
-        rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
-        for axes, panel in zip(rows[:, 0], panels, strict=True):
-            _draw(axes, _escaped_panel(panel))
+        grid = figure.add_gridspec(len(panels), height_ratios=heights)
+        for row, panel in zip(grid, panels, strict=True):
+            if isinstance(panel, Beside):
+                _draw_beside(figure, row, panel)
+            else:
+                axes = figure.add_subplot(row)
+                _draw(axes, _merged(_escaped_panel(panel)))
+                axes.get_legend().set_in_layout(not wide)
     return figure
+
+
+def _curves_of(panel: Panel | Beside) -> tuple[Curve, ...]:
+    panels = panel.panels if isinstance(panel, Beside) else (panel,)
+    return tuple(curve for each in panels for curve in each.curves)
+
+
+def _merged(panel: Panel) -> Panel:
+    """Replace identical curves by one that counts them, unless there are too many curves for lines anyway."""
+    alike: dict[tuple[Any, ...], list[Curve]] = {}
+    for curve in panel.curves:
+        values = (curve.x, curve.y, curve.low, curve.high, curve.raw)
+        key = tuple(None if value is None else np.asarray(value).tobytes() for value in values)
+        alike.setdefault((*key, curve.points, curve.faint, curve.hollow), []).append(curve)
+    merged = [curves[0] if len(curves) == 1 else _counted(curves) for curves in alike.values()]
+    if panel.groups or (len(merged) > MOST_LINES and merged[0].colour is None):
+        return panel
+    return replace(panel, curves=tuple(merged))
+
+
+def _counted(curves: Sequence[Curve]) -> Curve:
+    """Return one of several identical curves, with their number in its label."""
+    identities = {curve.identity for curve in curves}
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    if len(labels) == 1:
+        label = f"{labels[0]} ({len(curves)} identical)"
+    else:
+        label = f"{len(curves)} identical: {labels[0]}{f' and {labels[1]}' if len(labels) == 2 else ', ...'}"
+    return replace(curves[0], label=label, identity=identities.pop() if len(identities) == 1 else SHARED)
 
 
 def _escaped_panel(panel: Panel) -> Panel:
@@ -263,6 +310,7 @@ def _escaped_panel(panel: Panel) -> Panel:
             for curve in panel.curves
         ),
         marks=tuple((x, escape(name)) for x, name in panel.marks),
+        groups=tuple(map(escape, panel.groups)),
         **texts,
     )
 
@@ -293,16 +341,105 @@ def _draw(axes: Axes, panel: Panel) -> None:
     above = 10 + _ROW * max(rows.values()) if rows else 0
     axes.set_title(_panel_title(panel), pad=6 + above)
     notes = [panel.note] if panel.note else []
-    if _are_many(panel):
-        notes.append(_draw_percentiles(axes, panel.curves))
+    if panel.groups:
+        _draw_bars(axes, panel)
     else:
-        notes += _draw_lines(axes, panel.curves)
+        notes += _draw_curves(axes, panel)
     _draw_limits(axes, panel)
     _mark_phases(axes, panel, rows)
     _tidy(axes, panel)
     legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0.2, alignment="left")
     legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
     legend.get_title().set(color=GREY, fontsize=7)
+
+
+def _height_beside(row: Beside) -> float:
+    """Return the height of a row of phases in inches."""
+    labels = {curve.label for curve in _curves_of(row)}
+    entries = _AROUND + _ENTRY * (len(labels) + 1) if len(labels) <= MOST_LINES else 0.0
+    return max(0.25 + _BESIDE * -(-len(row.panels) // MOST_BESIDE), entries)
+
+
+def _draw_beside(figure: Figure, place: SubplotSpec, row: Beside) -> None:
+    """Draw panels beside each other, with one y axis and one legend."""
+    panels = [_escaped_panel(panel) for panel in row.panels]
+    values = [curve.y for curve in _curves_of(row)]
+    limits = tuple(replace(limit, reach=math.inf) for limit in in_sight(panels[0].limits, values))
+    by_owner = len({curve.label for curve in _curves_of(row)}) > _MOST_TINTS and all(
+        curve.identity is not None for curve in _curves_of(row)
+    )
+    if by_owner:
+        panels = [replace(panel, curves=tuple(map(_of_owner, panel.curves))) for panel in panels]
+    merged = [_merged(replace(panel, limits=limits)) for panel in panels]
+    many = any(map(_are_many, merged))
+    columns = min(len(panels), MOST_BESIDE)
+    grid = place.subgridspec(-(-len(panels) // columns), columns)
+    entries: dict[str, Any] = {}
+    notes: dict[str, None] = {}
+    shared: dict[Any, Axes] = {}
+    last: Axes | None = None
+    for i, panel in enumerate(panels if many else merged):
+        # Phases that begin at the same time have one x axis.
+        begin = panel.curves[0].x[0] if panel.curves else None
+        same_begin = shared.get(begin) if panel.curves else None
+        axes = figure.add_subplot(
+            grid[i // columns, i % columns], sharey=next(iter(shared.values()), None), sharex=same_begin
+        )
+        if many and panel.curves:
+            notes[_draw_percentiles(axes, panel.curves)] = None
+        elif panel.curves:
+            notes |= dict.fromkeys(_draw_lines(axes, panel.curves, by_owner=by_owner))
+        _draw_limits(axes, replace(panel, limits=limits))
+        if panel.curves:
+            _tidy(axes, panel, most_dates=4)
+        else:
+            axes.set_xticks([])
+            axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        axes.set_title(("\n" if i < columns else "") + _wrapped(panel.title, 26, 2), fontsize=8.5)
+        axes.set_xlabel(_x_label(panel) if panel.curves else "")
+        if i % columns:
+            axes.tick_params(labelleft=False)
+        else:
+            axes.set_ylabel(_wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+        same = [curve.label for curve in panel.curves if curve.label.endswith(" identical)")]
+        if by_owner and same and not many:
+            axes.annotate(
+                "\n".join(same), (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=7, color=GREY
+            )
+        handles, labels = axes.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            entries.setdefault(label, handle)
+        if i == 0:
+            heading = axes.annotate(
+                row.title,
+                *((0, 1), (0, 18)),
+                **{"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9.5},
+                fontweight="bold",
+            )
+            # it may be wider than its panel
+            heading.set_in_layout(False)
+        shared.setdefault(begin, axes)
+        last = axes if i < columns else last
+    assert last is not None
+    legend = last.legend(
+        *(list(entries.values()), list(entries)),
+        **{"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "borderaxespad": 0.2, "alignment": "left"},
+    )
+    legend.set_in_layout(False)
+    legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
+    legend.get_title().set(color=GREY, fontsize=7)
+
+
+def _of_owner(curve: Curve) -> Curve:
+    """Label a curve by its owner alone."""
+    return replace(curve, label=curve.label.partition(": ")[0])
+
+
+def _draw_curves(axes: Axes, panel: Panel) -> list[str]:
+    """Draw lines, or percentiles of many; return notes for the legend."""
+    if _are_many(panel):
+        return [_draw_percentiles(axes, panel.curves)]
+    return _draw_lines(axes, panel.curves)
 
 
 def _panel_title(panel: Panel) -> str:
@@ -328,31 +465,54 @@ def _draw_limits(axes: Axes, panel: Panel) -> None:
             label = "_nolegend_"
 
 
-def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
+def _draw_lines(axes: Axes, curves: Sequence[Curve], *, by_owner: bool = False) -> list[str]:
     notes = []
-    for i, curve in enumerate(curves):
-        number = i if curve.colour is None else curve.colour
-        colour = COLOURS[number % len(COLOURS)]
-        if curve.faint:
+    alpha = 0.18 if len(curves) <= 3 else 0.09
+    for curve, (number, tint) in _looks(curves, by_owner=by_owner):
+        colour = colour_of(number, tint)
+        if curve.hollow:
+            axes.plot(
+                *(curve.x, curve.y),
+                **{"label": _label(curve), "color": colour, "linestyle": "none"},
+                **{"marker": "o", "markersize": 6, "markerfacecolor": "white"},
+            )
+        elif curve.faint:
             _draw_faint(axes, curve, colour)
         elif curve.points:
             _draw_points(axes, curve, colour)
-        elif span := _draw_line(axes, curve, number, bands=len(curves) <= 3):
-            band = "; band: lowest to highest" if len(curves) <= 3 else ""
-            notes = [means_of(curve.x, span) + band]
+        elif span := _draw_line(axes, curve, (number, tint), alpha):
+            notes = [f"{means_of(curve.x, span)}; band: lowest to highest"]
     return notes
 
 
-def _draw_line(axes: Axes, curve: Curve, number: int, *, bands: bool) -> int:
+def _looks(curves: Sequence[Curve], *, by_owner: bool = False) -> Iterator[tuple[Curve, tuple[int, int]]]:
+    """Yield each curve with the number of its colour, and its tint among the curves of its owner.
+
+    Many curves of one owner, and of no other, differ in colour instead, unless all have the colour of their owner
+    (``by_owner``).
+    """
+    identities = [curve.identity for curve in curves]
+    if len(set(identities)) == 1 and len(curves) > _MOST_TINTS and not by_owner:
+        identities = [None] * len(curves)
+    tints = Counter[int]()
+    for i, (curve, identity) in enumerate(zip(curves, identities, strict=True)):
+        if identity is None:
+            yield curve, (i if curve.colour is None else curve.colour, 0)
+        else:
+            yield curve, (identity, 0 if by_owner or curve.colour is not None else tints[identity])
+            tints[identity] += 1
+
+
+def _draw_line(axes: Axes, curve: Curve, look: tuple[int, int], alpha: float) -> int:
     """Draw a curve with its band; return the number of values that a point is the mean of, 0 for single ones.
 
     Args:
         axes: the axes of the panel.
         curve: the curve.
-        number: number of the curve's colour.
-        bands: whether the means of a long curve have bands.
+        look: number and tint of the curve's colour.
+        alpha: opacity of the band.
     """
-    colour = COLOURS[number % len(COLOURS)]
+    colour, number = colour_of(*look), max(0, sum(look))
     if curve.raw is not None:
         _draw_raw(axes, curve.x, curve.raw, colour)
     line, span = thinned(curve)
@@ -374,8 +534,8 @@ def _draw_line(axes: Axes, curve: Curve, number: int, *, bands: bool) -> int:
         markevery=None if few else alone.tolist(),
         markersize=3,
     )
-    if line.low is not None and line.high is not None and (bands or not span):
-        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, lw=0)
+    if line.low is not None and line.high is not None:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=alpha, lw=0)
         if len(alone):
             ends = (line.x[alone], line.low[alone], line.high[alone])
             axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
@@ -427,16 +587,43 @@ def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
     )
 
 
+def _draw_bars(axes: Axes, panel: Panel) -> None:
+    """Draw a group of bars with their values for each phase; those of unfinished episodes are open."""
+    looks = [(number, 0 if curve.hollow else tint) for curve, (number, tint) in _looks(panel.curves)]
+    owners = list(dict.fromkeys(looks))
+    width = 0.8 / len(owners)
+    for curve, look in zip(panel.curves, looks, strict=True):
+        x = curve.x + (owners.index(look) - (len(owners) - 1) / 2) * width
+        colour = colour_of(*look)
+        bars = None
+        if curve.low is not None and curve.high is not None:
+            bars = (curve.y - curve.low, curve.high - curve.y)
+        drawn = axes.bar(
+            *(x, curve.y, 0.92 * width),
+            **{"label": _label(curve), "edgecolor": colour, "yerr": bars, "ecolor": GREY},
+            **{"color": "none" if curve.hollow else colour, "linestyle": "--" if curve.hollow else "-"},
+        )
+        if len(panel.groups) * len(owners) <= _MOST_BAR_LABELS:
+            axes.bar_label(drawn, fmt="{:.3g}", fontsize=7, padding=1, color=GREY)
+    axes.axhline(0, color=GREY, lw=0.8)
+    axes.margins(y=0.15)
+
+
 def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     """Draw percentiles of curves that are too many to be distinguished."""
-    times, levels = percentiles(curves, (5, 25, 50, 75, 95))
+    times, levels = percentiles(curves, (0, 5, 25, 50, 75, 95, 100))
     span = span_of(times)
-    low, quarter, median, three, high = (means(level, span) if span else level for level in levels)
+    folds = (np.fmin, *[None] * 5, np.fmax)
+    least, low, quarter, median, three, high, most = (
+        means(level, span, fold) if span else level for level, fold in zip(levels, folds, strict=True)
+    )
     x = times[:: span or 1][: len(median)]
     blue = COLOURS[0]
+    axes.fill_between(x, least, most, fc=(blue, 0.1), ec=(blue, 0.6), lw=0.6, label="lowest to highest")
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
     if len(x) == 1:
+        axes.vlines(x, least, most, color=blue, alpha=0.3, lw=1)
         axes.vlines(x, low, high, color=blue, alpha=0.15, lw=6)
         axes.vlines(x, quarter, three, color=blue, alpha=0.3, lw=6)
     axes.plot(x, median, color=blue, label="median", marker="o" if len(x) == 1 else None, markersize=3)
@@ -513,13 +700,17 @@ def _mark_phases(axes: Axes, panel: Panel, rows: dict[int, int]) -> None:
             )
 
 
-def _tidy(axes: Axes, panel: Panel) -> None:
+def _tidy(axes: Axes, panel: Panel, most_dates: int = 9) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
     axes.margins(x=0.02)
-    if panel.x_label == TIME:
-        locator = AutoDateLocator(maxticks=9)
+    if panel.groups:
+        axes.set_xticks(range(len(panel.groups)), [_wrapped(name, 16, 2) for name in panel.groups])
+        axes.set_xlim(-0.5, len(panel.groups) - 0.5)
+        axes.grid(visible=False, axis="x")
+    elif panel.x_label == TIME:
+        locator = AutoDateLocator(minticks=3 if most_dates < 5 else 5, maxticks=most_dates)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
     elif len(panel.marks) > 1:

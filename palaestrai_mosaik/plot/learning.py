@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import product, takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.store import BodyChoice
+from palaestrai_mosaik.store.query.lookup import Fold
 from palaestrai_mosaik.store.query.runs import short_ids
 
+from .colours import numbers_of
 from .curves import Axis, Span, line_curves, point_curves
 from .series import (
     Curve,
@@ -81,6 +83,12 @@ def _group(label: str, document: Mapping[str, Any], runs: Sequence[str], seeds: 
     newest = {seeds[run]: run for run in sorted(runs)}.values()
     chosen = tuple(run for run in runs if run in newest)
     return Group(label, chosen, tuple(run for run in runs if run not in newest))
+
+
+def _in_order(store: Store, groups: Sequence[Group]) -> list[Group]:
+    """Sort groups by the first run in the store of each, so that their colours do not depend on the order of ``runs``."""
+    positions = {run: i for i, run in enumerate(store.runs()["run"])}
+    return sorted(groups, key=lambda group: min(positions[run] for run in group.runs))
 
 
 def learning_title(groups: Sequence[Group]) -> str:
@@ -181,8 +189,6 @@ def _end(value: str) -> str:
     return value if len(value) <= _LONGEST_VALUE else f"...{value[-_LONGEST_VALUE:]}"
 
 
-#: reductions of an episode's objective values to one number
-Fold = Literal["sum", "mean"]
 #: upper limit on lines that can be distinguished
 MOST_LINES = 12
 
@@ -197,13 +203,14 @@ class LearningChoice:
     Args:
         phase: number or name of a phase; ``None``: all.
         bodies: bodies and agents; the default: all.
-        fold: how to reduce an episode's objective values to one number, ``"sum"`` or ``"mean"``.
+        fold: how to reduce an episode's objective values to one number, ``"sum"`` or ``"mean"``; ``None``: the sum if
+            the rewards of all environments accumulate (:meth:`Store.fold`), else the mean.
         statistics: patterns (``*``, ``?``) of the keys of statistics to draw.
     """
 
     phase: int | str | None = None
     bodies: BodyChoice = field(default_factory=BodyChoice)
-    fold: Fold = "mean"
+    fold: Fold | None = None
     statistics: Sequence[str] = ()
 
 
@@ -215,6 +222,12 @@ class _Recorded:
     axis: Axis
     objectives: Mapping[str, pd.DataFrame]
     statistics: Mapping[str, pd.DataFrame]
+    #: numbers of the colours of agents
+    agents: Mapping[str, int]
+
+    def colour(self, group: int, agent: str) -> int:
+        """Return the number of a curve's colour: the agent's for a single group, else the group's."""
+        return group if len(self.groups) > 1 else self.agents[agent]
 
     def label(self, group: Group, name: str) -> str:
         return f"{group.label}: {name}" if len(self.groups) > 1 else name
@@ -231,20 +244,24 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     Raises:
         StoreError: a name is unknown, there are too many lines, or neither an objective nor a statistic was recorded.
     """
-    groups = find_groups(store, runs)
+    groups = _in_order(store, find_groups(store, runs))
     if len(groups) > MOST_LINES:
         raise StoreError(
             f"{len(groups)} different runs are more lines than can be told apart (at most {MOST_LINES}): "
             f"{', '.join(group.label for group in groups)}"
         )
     drawn = [run for group in groups for run in group.runs]
-    objectives = {run: _objectives(store, run, choice) for run in drawn}
+    fold = choice.fold or ("sum" if {store.fold(run) for run in drawn} == {"sum"} else "mean")
+    objectives = {run: _objectives(store, run, choice, fold) for run in drawn}
     statistics = {run: _statistics(store, run, choice) for run in drawn} if choice.statistics else {}
-    recorded = _Recorded(groups, _axis(store, objectives, statistics), objectives, statistics)
+    colours = numbers_of(name for run in drawn for name in store.agent_names(run))
+    recorded = _Recorded(groups, _axis(store, objectives, statistics), objectives, statistics, colours)
     agents = dict.fromkeys(name for frame in objectives.values() for name in frame["agent"])
     if not agents and not choice.statistics:
-        raise StoreError(f"no objective of an agent was recorded in {', '.join(runs)}")
-    panels = [_objective_panel(recorded, agent, choice.fold) for agent in agents]
+        raise StoreError(
+            f"no objective of an agent was recorded in {', '.join(runs)}, in an episode that finished"
+        )
+    panels = [_objective_panel(recorded, agent, fold) for agent in agents]
     for pattern in choice.statistics:
         panels += _statistics_panels(recorded, pattern)
     return panels
@@ -253,7 +270,8 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
 def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
     groups, axis = recorded.groups, recorded.axis
     curves: list[Curve] = []
-    for colour, group in enumerate(groups):
+    for number, group in enumerate(groups):
+        colour = recorded.colour(number, agent)
         trained, tested = (
             _series(_rows(recorded.objectives, group, agent=agent, evaluation=flag), axis)
             for flag in (False, True)
@@ -282,7 +300,10 @@ def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
     statistics = _matching_statistics(recorded, pattern)
     agents, keys = ({names[i] for names in statistics} for i in (0, 1))
     curves: list[Curve] = []
-    for colour, ((agent, key), group) in enumerate(product(statistics, groups)):
+    for number, ((agent, key), group) in enumerate(product(statistics, groups)):
+        # A curve of each group, or of each agent, has the colour of its group or agent in other panels.
+        alone = len(statistics) == 1 or (len(groups) == 1 and len(keys) == 1)
+        colour = recorded.colour(groups.index(group), agent) if alone else number
         series = _series(_rows(recorded.statistics, group, agent=agent, key=key), axis, split=False)
         label = recorded.label(group, key if len(agents) == 1 else f"{agent}: {key}")
         curves += line_curves(series, axis, label, colour)
@@ -362,7 +383,7 @@ def _note(
     return "; ".join(note for note, applies in notes.items() if applies)
 
 
-def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
+def _objectives(store: Store, run: str, choice: LearningChoice, fold: Fold) -> pd.DataFrame:
     """Return ``agent``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``after`` and ``value``.
 
     ``after`` is the number of training episodes that the worker had finished. If environments
@@ -381,9 +402,9 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
         raise StoreError(f"the document of the run {run} does not say after how many episodes it evaluates")
     frame = frame.assign(after=(frame["episode"] + 1) * steps.astype(int))
     restarting = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
-    columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
+    columns = ["agent", "phase", "worker", "episode", "evaluation", "after", fold]
     frame = pd.concat([part[columns] for part in (frame, *restarting) if len(part)] or [frame[columns]])
-    return frame[frame[choice.fold].notna()].rename(columns={choice.fold: "value"}).reset_index(drop=True)
+    return frame[frame[fold].notna()].rename(columns={fold: "value"}).reset_index(drop=True)
 
 
 def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:

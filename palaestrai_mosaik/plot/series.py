@@ -19,6 +19,7 @@ from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
 from palaestrai_mosaik.types.arrays import FloatVector
 
+from .colours import SHARED, numbers_of_agents
 from .columns import (
     Clock,
     Moment,
@@ -28,7 +29,6 @@ from .columns import (
     matching,
     nothing_matches,
     sources_of,
-    unit_of,
 )
 from .limits import Limit, Limits, Pair, bounds_of, limits_of, pairs_of
 
@@ -45,6 +45,7 @@ _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 CURVE_KEYS = ["phase", "evaluation", "agent", "kind", "name"]
 _COLUMNS = [*CURVE_KEYS, "worker", "body", "episode", "sum", "mean"]
 _EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
+_KINDS = ("objective", "reward")
 #: what a curve may be averaged over, by column
 MEMBERS = {"worker": "workers", "body": "bodies"}
 
@@ -85,11 +86,11 @@ def episode_curves(outcomes: pd.DataFrame) -> Iterator[EpisodeCurve]:
 def member_outcomes(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
 ) -> pd.DataFrame:
-    """Return the outcomes of ended episodes in the form of :func:`by_member`.
+    """Return the outcomes of finished episodes in the form of :func:`by_member`.
 
     Of agents with chosen bodies, only the rows of these bodies are returned.
     """
-    outcomes = store.outcomes(run, phase, choice.agent, evaluation)
+    outcomes = store.outcomes(run, phase, choice.agent, evaluation, finished=True)
     if evaluation is not None:
         outcomes = outcomes.assign(evaluation=evaluation)
     outcomes = mean_over_bodies(store, run, outcomes)
@@ -233,8 +234,8 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
 _NATURAL = {"p.u.", "%"}
 # Curves that are smaller than others by this factor would look flat beside them.
 _FLAT, _MOST_SCALES = 10.0, 3
-#: the label of an axis of dates
-TIME = "time"
+#: the labels of an axis of dates, and of one of ticks
+TIME, TICKS = "time", "time (ticks)"
 #: note on curves of several bodies
 BODY_BAND = "mean over the bodies; band: lowest to highest"
 
@@ -254,6 +255,11 @@ class Curve:
         points: whether to draw markers instead of a line.
         colour: number of the colour; curves with the same number belong together.
         faint: whether to draw a thin line without an entry in the legend.
+        identity: number of the colour of the curve's owner (:mod:`.colours`); ``None``: ``colour``, or else the
+            position in the panel.
+        unit: the unit of the values.
+        hollow: whether the values are of episodes that did not finish, which are drawn open.
+        part: index of the panel, among panels beside each other.
     """
 
     label: str
@@ -266,6 +272,10 @@ class Curve:
     points: bool = False
     colour: int | None = None
     faint: bool = False
+    identity: int | None = None
+    unit: str | None = None
+    hollow: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -282,6 +292,7 @@ class Panel:
         note: explanation in the legend.
         shades: intervals of x with a shaded background.
         limits: horizontal lines, drawn if they are in sight.
+        groups: names of the groups of bars at x = 0, 1, ..., if the curves are drawn as bars.
     """
 
     title: str
@@ -292,6 +303,7 @@ class Panel:
     note: str = ""
     shades: tuple[tuple[float, float], ...] = ()
     limits: tuple[Limit, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[float, list[Curve]]]:
@@ -329,9 +341,16 @@ def split_by_scale(panel: Panel) -> list[Panel]:
     if len(groups) == 1:
         return [panel]
     return [
-        replace(panel, title=f"{panel.title}: up to {size:.2g}", curves=tuple(curves))
-        for size, curves in groups
+        replace(panel, title=f"{panel.title}: {range_text(curves)}", curves=tuple(curves))
+        for _, curves in groups
     ]
+
+
+def range_text(curves: Iterable[Curve], unit: str | None = None) -> str:
+    """Return the lowest and the highest value of curves, such as ``-0.69 to -0.64 p.u.``; there is one at least."""
+    values = np.concatenate([curve.y[np.isfinite(curve.y)] for curve in curves])
+    low, high = (f"{value:.3g}" for value in (values.min(), values.max()))
+    return (low if low == high else f"{low} to {high}") + (f" {unit}" if unit else "")
 
 
 def episode_panels(
@@ -340,32 +359,106 @@ def episode_panels(
     """Return panels of objective and rewards per episode, with the phases one after the other on one axis.
 
     Each point is the mean or sum (``fold``) of an episode. With several workers or bodies it is the
-    mean over them, with a band from the lowest to the highest.
+    mean over them, with a band from the lowest to the highest. Several phases of one episode each become groups of
+    bars. Episodes that did not finish are left out, or drawn open if their phase has no other.
     """
-    outcomes = member_outcomes(store, run, phase, choice)
-    if outcomes.empty:
+    import pandas as pd
+
+    finished = member_outcomes(store, run, phase, choice)
+    unfinished = _only_unfinished(store, run, phase, choice, set(finished["phase"]))
+    parts = [part for part in (finished, unfinished) if len(part)]
+    if not parts:
         return []
+    outcomes = pd.concat([part[["phase", "episode"]] for part in parts])
     names = store.phases(run).set_index("phase")["name"]
     starts: dict[int, int] = {}
     total = 0
     for number, last in outcomes.groupby("phase")["episode"].max().items():
         starts[int(str(number))] = total
         total += int(last) + 1
+    single = total == len(starts) > 1
     marks = tuple((start - 0.5, str(names[number])) for number, start in starts.items())
-    label = "episode" if len(starts) == 1 else "episode, counted in each phase"
-    recorded = list(episode_curves(outcomes))
-    note = _note_over(recorded)
+    groups = tuple(name for _, name in marks) if single else ()
+    label = "phase" if single else "episode" if len(starts) == 1 else "episode, counted in each phase"
+    recorded = list(episode_curves(finished))
+    note, colours = _note_over(recorded), numbers_of_agents(store, run)
     # A point without a value between two phases interrupts the lines.
-    positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
+    gaps = () if single else (start - 0.5 for start in starts.values() if start)
+    positions = sorted([*range(total), *gaps])
+    joined = {kind: list(_joined_curves(recorded, kind, fold, starts, positions)) for kind in _KINDS}
+    joined["reward"], equal = _without_objectives(joined["reward"], joined["objective"])
     panels = []
-    for kind in ("objective", "reward"):
-        curves = list(_joined_curves(recorded, kind, fold, starts, positions))
-        if curves:
-            what, of, distinct = _shared(curves)
-            title = f"{fold.capitalize()} of the {kind} in each episode{what}"
-            y_label = f"{fold} of the {kind}"
-            panels += split_by_scale(Panel(title, label, y_label, distinct, marks, _notes(of, note)))
+    for kind, curves in joined.items():
+        what, of, distinct = _shared(curves, colours) if curves else ("", "", ())
+        if distinct or not recorded:
+            distinct += tuple(_hollow_curves(unfinished, kind, fold, starts, colours))
+        if distinct:
+            where = "the episode of each phase" if single else "each episode"
+            title = f"{fold.capitalize()} of the {kind} in {where}{what}"
+            notes = _notes(of, note, equal if kind == "objective" else "")
+            panel = Panel(title, label, f"{fold} of the {kind}", distinct, () if single else marks, notes)
+            panels += split_by_scale(replace(panel, groups=groups))
     return panels
+
+
+def _without_objectives(rewards: Sequence[Curve], objectives: Sequence[Curve]) -> tuple[list[Curve], str]:
+    """Return the rewards that are not equal to an objective, and a note that names the others."""
+    values = {curve.y.tobytes() for curve in objectives}
+    equal = [curve.label.partition(": ")[2] for curve in rewards if curve.y.tobytes() in values]
+    note = f"rewards equal to an objective: {', '.join(dict.fromkeys(equal))}" if equal else ""
+    return [curve for curve in rewards if curve.y.tobytes() not in values], note
+
+
+def unfinished_text(steps: int, planned: Any) -> str:
+    """Say how far an episode came that did not finish; ``planned`` are its steps in the document, if it has them."""
+    # pandas' NA has no truth value
+    of_planned = "" if str(planned) in ("None", "nan", "<NA>") else f" of {int(planned):,}"
+    return f"unfinished, {steps:,}{of_planned} steps"
+
+
+def only_unfinished(store: Store, run: str, evaluation: bool | None = False) -> pd.DataFrame:
+    """Return the unfinished episodes of the phases that have no finished one, in the form of ``Store.outcomes``.
+
+    Columns: those of ``Store.outcomes``, and ``steps`` and ``planned``.
+    """
+    phase = ["phase", "evaluation"]
+    unfinished = store.unfinished_episodes(run)
+    rows = mean_over_bodies(store, run, store.outcomes(run, evaluation=None))
+    rows = rows.astype({"evaluation": bool}).merge(unfinished, on=[*phase, "worker", "episode"], how="left")
+    finished = set(rows.loc[rows["steps"].isna(), phase].itertuples(index=False, name=None))
+    alone = [key not in finished for key in rows[phase].itertuples(index=False, name=None)]
+    rows = rows[np.array(alone, dtype=bool) & ((evaluation is None) | (rows["evaluation"] == evaluation))]
+    return rows.astype({"steps": int})
+
+
+def _only_unfinished(
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, finished: set[int]
+) -> pd.DataFrame:
+    """Return the unfinished episodes to draw, the first one of each phase; none if bodies are selected."""
+    rows = only_unfinished(store, run)
+    phases = store.phases(run)
+    chosen = phases[(phases["phase"] == phase) | (phases["name"] == phase) | (phase is None)]["phase"]
+    rows = rows[rows["phase"].isin(chosen) & ~rows["phase"].isin(finished) & (not choice)]
+    if choice.agent is not None:
+        rows = rows[rows["agent"] == choice.agent]
+    rows = rows.sort_values(["phase", "episode", "worker"], kind="stable")
+    return rows.drop_duplicates(["phase", "agent", "kind", "name"]).assign(episode=0)
+
+
+def _hollow_curves(
+    rows: pd.DataFrame, kind: str, fold: str, starts: Mapping[int, int], colours: Mapping[str, int]
+) -> Iterator[Curve]:
+    """Yield a point for each outcome of an unfinished episode."""
+    row: Any
+    for row in rows[rows["kind"] == kind].itertuples(index=False):
+        if np.isfinite(value := getattr(row, fold)):
+            label = f"{row.agent}: {row.name}" if row.name else row.agent
+            yield Curve(
+                f"{label}: {unfinished_text(row.steps, row.planned)}",
+                *(np.array([float(starts[row.phase])]), np.array([value])),
+                identity=colours[row.agent],
+                hollow=True,
+            )
 
 
 def _note_over(recorded: Iterable[EpisodeCurve]) -> str:
@@ -400,10 +493,11 @@ def _joined_curves(
             yield Curve(label, x, y, low if several else None, high if several else None)
 
 
-def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
+def _shared(curves: Sequence[Curve], colours: Mapping[str, int]) -> tuple[str, str, tuple[Curve, ...]]:
     """Return the name that all labels share, the agents that all labels share, and the distinct curves.
 
-    Labels are ``agent`` or ``agent: name``. Agents of one environment often have the same reward.
+    Labels are ``agent`` or ``agent: name``. Agents of one environment often have the same reward. ``colours`` are
+    numbers of agents.
     """
     distinct: dict[tuple[str, bytes], Curve] = {}
     owners: dict[tuple[str, bytes], list[str]] = {}
@@ -413,6 +507,9 @@ def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
         distinct.setdefault(key, curve)
         owners.setdefault(key, []).append(agent)
     who = {key: _listed_agents(agents) for key, agents in owners.items()}
+    identities: dict[tuple[str, bytes], int | None] = {
+        key: colours.get(agents[0]) if len(agents) == 1 else SHARED for key, agents in owners.items()
+    }
     names = {name for name, _ in distinct}
     what = of = ""
     if len(names) == 1:
@@ -421,9 +518,13 @@ def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
     elif len(set(map(tuple, owners.values()))) == 1:
         labels = {key: key[0] for key in distinct}
         of = f"of {next(iter(who.values()))}"
+        identities = dict.fromkeys(distinct)
     else:
         labels = {key: f"{agents}: {key[0]}" for key, agents in who.items()}
-    return what, of, tuple(replace(curve, label=labels[key]) for key, curve in distinct.items())
+    return (
+        *(what, of),
+        tuple(replace(curve, label=labels[key], identity=identities[key]) for key, curve in distinct.items()),
+    )
 
 
 def _listed_agents(names: Sequence[str]) -> str:
@@ -452,8 +553,19 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
             raise StoreError(
                 f"phase {row.phase} {row.name!r} has no episode {episode}: it has {first} to {last}"
             )
-        return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
+        number = last if episode is None else episode
+        return Moment(
+            int(row.phase), str(row.name), 0, number, unfinished=_unfinished(store, run, row.phase, number)
+        )
     raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
+
+
+def _unfinished(store: Store, run: str, phase: int, episode: int) -> str:
+    """Say how far an episode of worker 0 came; "" if it finished."""
+    rows = store.unfinished_episodes(run)
+    rows = rows[(rows["phase"] == phase) & (rows["worker"] == 0) & (rows["episode"] == episode)]
+    rows = rows[~rows["evaluation"].astype(bool)]
+    return "" if rows.empty else unfinished_text(rows["steps"].iloc[0], rows["planned"].iloc[0])
 
 
 def time_panels(
@@ -541,21 +653,20 @@ def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]
     """Group curves and their columns by unit; columns without a unit by kind."""
     kinds: dict[str, list[tuple[Curve, str]]] = {}
     for curve, name in named:
-        kinds.setdefault(unit_of(name) or name.partition(".")[0], []).append((curve, name))
+        kinds.setdefault(curve.unit or name.partition(".")[0], []).append((curve, name))
     return list(kinds.values())
 
 
-def y_label_of(columns: Iterable[str]) -> str:
-    """Return the label of the y axis for columns of one unit, such as ``reading (p.u.)``."""
-    names = list(columns)
-    kinds = dict.fromkeys(name.partition(".")[0] for name in names)
-    unit = next(filter(None, map(unit_of, names)), None)
+def y_label_of(named: Sequence[tuple[Curve, str]]) -> str:
+    """Return the label of the y axis for curves of one unit and their columns, such as ``reading (p.u.)``."""
+    kinds = dict.fromkeys(name.partition(".")[0] for _, name in named)
+    unit = named[0][0].unit
     return " / ".join(kinds) + (f" ({unit})" if unit else "")
 
 
-def has_natural_scale(column: str) -> bool:
-    """Whether small values of a column must look small: voltages in p.u., loadings in percent."""
-    return unit_of(column) in _NATURAL
+def has_natural_scale(curve: Curve) -> bool:
+    """Whether small values of a curve must look small: voltages in p.u., loadings in percent."""
+    return curve.unit in _NATURAL
 
 
 def _unit_panels(
@@ -564,16 +675,15 @@ def _unit_panels(
     """Yield the panels of curves with one unit."""
     columns = {id(curve): name for curve, name in named}
     curves = [curve for curve, _ in named if np.isfinite(curve.y).any()]
-    groups = [] if has_natural_scale(named[0][1]) else by_scale(curves)
+    groups = [] if has_natural_scale(named[0][0]) else by_scale(curves)
     several = len(groups) > 1
-    unit = unit_of(named[0][1])
-    for size, group in groups or [(0.0, curves)]:
+    for _, group in groups or [(0.0, curves)]:
         title = f"{pattern}, {around.moment}"
-        title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
+        title += f": {range_text(group, group[0].unit)}" if several else ""
         yield Panel(
             title,
             _x_label(around.clock),
-            y_label_of(columns.values()),
+            y_label_of(named),
             tuple(group),
             note=_band_note(group),
             limits=limits_of([columns[id(curve)] for curve in group], around.bounds, limits, several=several),
@@ -596,12 +706,13 @@ def _time_curves(
     for name in columns:
         # A reading is labelled by its uid, a set-point or objective also by its agent.
         label = bare(name) if name.startswith("reading.") else f"{source.owner}: {bare(name)}"
-        steps = name.startswith("setpoint.")
+        shown: dict[str, Any] = {"steps": name.startswith("setpoint."), "unit": source.unit(name)}
+        shown["identity"] = None if name.startswith("reading.") else source.colour
         if several:
             mean, low, high = frame.groupby("time")[name].agg(["mean", "min", "max"]).to_numpy(float).T
-            yield Curve(label, x, mean, low, high, steps)
+            yield Curve(label, x, mean, low, high, **shown)
         else:
-            yield Curve(label, x, frame[name].to_numpy(float), steps=steps)
+            yield Curve(label, x, frame[name].to_numpy(float), **shown)
 
 
 def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
@@ -623,7 +734,7 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
             if np.isfinite(curve.y).any()
         ]
         if curves:
-            what, of, distinct = _shared(curves)
+            what, of, distinct = _shared(curves, numbers_of_agents(store, run))
             heading = f"{title.capitalize()} of each step{what}, {moment}"
             note = _notes(of, _band_note(distinct))
             panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=note))
@@ -635,4 +746,4 @@ def _band_note(curves: Iterable[Curve]) -> str:
 
 
 def _x_label(clock: Clock | None) -> str:
-    return "time (ticks)" if clock is None else TIME
+    return TICKS if clock is None else TIME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
@@ -42,7 +43,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
         uid=handle.uid,
         name=spec.name,
         params=spec.params,
-        sensors=_channels(handle.sensors),
+        sensors=_sensors(handle),
         actuators=_channels(handle.actuators),
         rewards=[ChannelRecord(f"{each}.{r.uid}", str(r.space), 1) for r in handle.rewards],
         world_model=_world_model(handle),
@@ -51,6 +52,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
         incarnations=len(handle.names),
         topology=None if topology is None else topology.renamed(lambda uid: f"{each}.{uid}"),
         frames=spec.frames is not None,
+        rewards_accumulate=bool(handle.domain.rewards_accumulate),
     )
 
 
@@ -120,6 +122,12 @@ def _incarnations(group: BodyGroup) -> tuple[int, ...] | None:
 
 def _seats(channels: Channels) -> tuple[int, ...]:
     return tuple(handle.number for handle in channels.handles if handle.root is not handle)
+
+
+def _sensors(handle: EnvironmentHandle) -> list[ChannelRecord]:
+    # environments of palaestrAI and subclasses may declare sensors without the attribute
+    units = [getattr(sensor, "unit", None) for sensor in handle.baseline.sensors]
+    return [replace(record, unit=unit) for record, unit in zip(_channels(handle.sensors), units, strict=True)]
 
 
 def _channels(layout: Layout, names: Sequence[str] | None = None) -> list[ChannelRecord]:

@@ -198,6 +198,7 @@ class Environment(Base):
     step_size: Mapped[int] = mapped_column(BigInteger)
     incarnations: Mapped[int] = mapped_column(server_default="1")
     topology_id: Mapped[int | None] = mapped_column(ForeignKey("descriptions.id"), index=True)
+    rewards_accumulate: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
 
 class Agent(Base):
@@ -241,7 +242,8 @@ class Channel(Base):
     """A sensor, an actuator or a reward, as ``kind`` says (``sensor``, ``actuator`` or ``reward``).
 
     It belongs to either an environment or a group of an agent's bodies; ``position`` counts
-    from 0 within owner and kind. An agent's rewards have no space.
+    from 0 within owner and kind. An agent's rewards have no space. ``unit`` is the
+    one that a sensor declares, if any.
     """
 
     __tablename__ = "channels"
@@ -255,6 +257,7 @@ class Channel(Base):
     uid: Mapped[str]
     space: Mapped[str | None]
     size: Mapped[int]
+    unit: Mapped[str | None]
 
 
 class Stream(Base):

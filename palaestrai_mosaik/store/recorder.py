@@ -334,6 +334,7 @@ class PhaseRecorder:
                     start=record.start.isoformat() if record.start else None,
                     topology_id=None if topology is None else ids[topology.hash],
                     **_fields(record, "uid", "name", "params", "world_model", "step_size", "incarnations"),
+                    rewards_accumulate=record.rewards_accumulate,
                 )
                 for record, topology in zip(self._environment_records, topologies, strict=True)
             ]
@@ -506,6 +507,7 @@ def _channel_rows(
                 "uid": channel.uid,
                 "space": channel.space or None,
                 "size": channel.size,
+                "unit": channel.unit,
             }
 
 

@@ -19,12 +19,14 @@ class ChannelRecord:
 
     ``uid`` is the full id (``"myenv.0"``), ``space`` the text form of the space, and ``size`` the
     number of floats of a flattened value. In a record for the channels
-    of several incarnations, ``{body}`` replaces their number (``"cells.{body}.soc"``).
+    of several incarnations, ``{body}`` replaces their number (``"cells.{body}.soc"``). ``unit`` is the one that a
+    sensor declares.
     """
 
     uid: str
     space: str
     size: int
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class EnvironmentRecord:
     """An environment of a phase. ``start`` is the date of tick 0, if there is one.
 
     A batched environment has several ``incarnations``; its channels are those of one incarnation. The
-    ``topology`` has the uids of the channels. ``frames``: rendered frames are stored, too.
+    ``topology`` has the uids of the channels. ``frames``: rendered frames are stored, too. ``rewards_accumulate``:
+    figures open with the sum of an episode's rewards.
     """
 
     uid: str
@@ -47,6 +50,7 @@ class EnvironmentRecord:
     incarnations: int = 1
     topology: Topology | None = None
     frames: bool = False
+    rewards_accumulate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 #: the newest revision in ``migrations/versions``
-HEAD = "0006"
+HEAD = "0007"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 

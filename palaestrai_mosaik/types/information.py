@@ -50,9 +50,17 @@ class SensorInformation(_Value):
         may_be_missing: whether a state may lack this reading. It matters in the declaration of an environment
             (:class:`~palaestrai_mosaik.environment.EnvironmentBaseline`): if true, NaN stands for a
             missing value there; if false, NaN is an error. Infinity is always an error.
+        unit: the unit of the readings, such as ``"degC"``, for figures; ``None``: it follows from the end of the uid
+            (``vm_pu``, ``p_mw``), if that has one.
     """
 
-    __slots__ = ()
+    __slots__ = ("unit",)
+
+    def __init__(
+        self, value: Any, space: Space, uid: str, may_be_missing: bool = False, unit: str | None = None
+    ):
+        super().__init__(value, space, uid, may_be_missing)
+        self.unit = unit
 
     sensor_value = _alias("value")
     sensor_id = _alias("uid")
@@ -62,8 +70,9 @@ class SensorInformation(_Value):
         return self.space.size
 
     def __repr__(self) -> str:
-        text = super().__repr__()
-        return f"{text[:-1]}, may_be_missing=True)" if self.may_be_missing else text
+        text = super().__repr__()[:-1]
+        text += ", may_be_missing=True" if self.may_be_missing else ""
+        return f"{text})" if self.unit is None else f"{text}, unit={self.unit!r})"
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -71,6 +80,7 @@ class SensorInformation(_Value):
             and self.uid == other.uid
             and self.space == other.space
             and self.may_be_missing == other.may_be_missing
+            and self.unit == other.unit
             and bool(np.array_equal(self.value, other.value))
         )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core import files
@@ -14,7 +14,7 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 
 from ..database import reads
-from ..models import CUT_SHORT, Agent, Environment, Episode, Failure, Instance, Phase, RunDocument
+from ..models import CUT_SHORT, Agent, Environment, Episode, Failure, Instance, Outcome, Phase, RunDocument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,39 @@ def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))
 
 
+#: statistics of an episode's values
+Fold = Literal["sum", "mean"]
+
+
+def is_finished() -> ColumnElement[bool]:
+    """Build the condition that an episode was not cut short: those that were are no results."""
+    return Episode.ended_by.not_in(CUT_SHORT)
+
+
 def finished_episodes() -> ColumnElement[int]:
-    """Build the expression that counts a group's episodes without those that were cut short."""
-    return func.count(case((Episode.ended_by.in_(CUT_SHORT), None), else_=1))
+    """Build the expression that counts a group's finished episodes."""
+    return func.count(case((is_finished(), 1)))
+
+
+def of_finished_episode(statement: Select[Any]) -> Select[Any]:
+    """Restrict a statement that selects outcomes to those of finished episodes."""
+    same = [
+        getattr(Episode, name) == getattr(Outcome, name)
+        for name in ("phase_id", "worker", "episode", "evaluation")
+    ]
+    return statement.join(Episode, and_(*same)).where(is_finished())
+
+
+def folds_of(session: Session, ids: Collection[int] | None) -> dict[int, Fold]:
+    """Select for each run the statistic of an episode that counts.
+
+    It is the sum, the return, if the rewards of all its environments accumulate, else the mean. Runs without an
+    environment are left out.
+    """
+    accumulate = func.min(case((Environment.rewards_accumulate, 1), else_=0))
+    statement = select(Phase.instance_id, accumulate).join(Environment, Environment.phase_id == Phase.id)
+    rows = restricted(session, statement.group_by(Phase.instance_id), Phase.instance_id, ids)
+    return {instance: "sum" if every else "mean" for instance, every in rows}
 
 
 def inside(directory: Path, name: str) -> Path:

@@ -181,6 +181,7 @@ _CHANNELS = {
     "uid": Channel.uid,
     "space": Channel.space,
     "size": Channel.size,
+    "unit": Channel.unit,
 }
 
 
@@ -191,7 +192,8 @@ class Members(Lookup):
         """Return one row per phase and environment.
 
         Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``, ``start`` (ISO date
-        of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched environment, else 1).
+        of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched environment, else 1),
+        ``rewards_accumulate`` (whether the sum of an episode's rewards is what counts).
 
         Args:
             run: the run, in any form that :meth:`find_run` accepts.
@@ -206,6 +208,7 @@ class Members(Lookup):
             "start": Environment.start,
             "step_size": Environment.step_size,
             "incarnations": Environment.incarnations,
+            "rewards_accumulate": Environment.rewards_accumulate,
         }
         return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
 
@@ -229,12 +232,49 @@ class Members(Lookup):
         result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
         return self._with_channels(result, run, phase, ["phase", "agent"])
 
+    @reads
+    def agent_names(self, run: str) -> list[str]:
+        """Return the names of a run's agents, in the order in which its phases name them.
+
+        Args:
+            run: the run, in any form that :meth:`find_run` accepts.
+
+        Raises:
+            StoreError: there is no such run.
+        """
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(Agent.name).join(Phase, Phase.id == Agent.phase_id)
+            names = session.scalars(
+                statement.where(Phase.instance_id == instance).order_by(Phase.number, Agent.id)
+            )
+            return list(dict.fromkeys(names))
+
+    @reads
+    def units(self, run: str, phase: int | str | None = None) -> dict[str, str]:
+        """Return the units that sensors declare, by the uids of the sensors.
+
+        Args:
+            run: the run, in any form that :meth:`find_run` accepts.
+            phase: number or name of a phase; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run or phase.
+        """
+        statement = select(Channel.uid, Channel.unit).where(Channel.unit.is_not(None))
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
+            return {
+                uid: str(unit) for uid, unit in session.execute(statement.where(Channel.phase_id.in_(ids)))
+            }
+
     def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per sensor, actuator and reward of every environment and agent.
 
         Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner), ``group`` (of the
         agent's bodies, else 0), ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``,
-        ``space`` (its text), ``size`` (floats).
+        ``space`` (its text), ``size`` (floats), ``unit`` (that a sensor declares, else ``None``).
 
         Args:
             run: the run, in any form that :meth:`find_run` accepts.

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core.errors import StoreError
@@ -18,6 +18,7 @@ from palaestrai_mosaik.core.errors import StoreError
 from ..database import Database, reads
 from ..models import (
     Agent,
+    Body,
     Environment,
     Episode,
     Experiment,
@@ -28,7 +29,19 @@ from ..models import (
     Stream,
 )
 from ..parts import count_rows, parts_so_far, settled
-from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, inside, restricted
+from .lookup import (
+    Fold,
+    Lookup,
+    finished_episodes,
+    first_errors,
+    folds_of,
+    frame,
+    in_chunks,
+    inside,
+    is_finished,
+    of_finished_episode,
+    restricted,
+)
 from .runs import status_of
 
 if TYPE_CHECKING:
@@ -40,7 +53,18 @@ _MESSAGE = 400
 
 _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
-    *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps", "objective", "error"),
+    *(
+        "phase",
+        "phase_name",
+        "phases",
+        "episodes",
+        "episodes_planned",
+        "steps",
+        "objective",
+        "agent",
+        "fold",
+        "error",
+    ),
 )
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
@@ -77,8 +101,9 @@ class RunRowQueries(Lookup):
         1970, NaN before it has ended), ``phase`` (number of the last phase that began, -1: none did),
         ``phase_name``, ``phases`` (the planned number), ``episodes`` (finished ones, without evaluations),
         ``episodes_planned`` (of all phases and workers; NaN if a phase has no limit), ``steps`` (of all
-        episodes), ``objective`` (mean of the first agent's objective in the last episode of worker 0; NaN if
-        there is none), ``error`` (kind and beginning of the message of the first one, else ``None``).
+        episodes), ``objective`` (of the first agent in the last finished episode of worker 0; NaN if there is none),
+        ``agent`` (this agent, else ``None``), ``fold`` (the statistic: ``sum`` or ``mean``, see :meth:`fold`),
+        ``error`` (kind and beginning of the message of the first one, else ``None``).
 
         Args:
             ids: ids of runs; ``None``: all.
@@ -88,6 +113,7 @@ class RunRowQueries(Lookup):
             phases = self._phases(session, ids)
             done = self._done(session, ids)
             objectives = self._objectives(session, ids)
+            folds = folds_of(session, ids)
             errors = first_errors(session, ids, _MESSAGE)
             unfinished = {row.run_document_id for row in instances if row.status != "finished"}
             self._read_plans(session, unfinished)
@@ -95,12 +121,15 @@ class RunRowQueries(Lookup):
         for instance in instances:
             (number, uid, document_id, status, seed, started, ended, *_, document, experiment) = instance
             begun = phases.get(number, [])
-            episodes, steps, last = 0, 0, None
+            fold = folds.get(number, "mean")
+            episodes, steps, agent, last = 0, 0, None, None
             for phase in begun:
                 count, taken = done.get(phase[0], (0, 0))
                 episodes += count
                 steps += taken
-                last = objectives.get(phase[0], last)
+                if phase[0] in objectives:
+                    agent, values = objectives[phase[0]]
+                    last = values[fold]
             planned = [phase[2:] for phase in begun] if status == "finished" else self._plans[document_id]
             limits = [None if phase[2] is None else phase[1] * phase[2] for phase in planned]
             rows.append(
@@ -110,11 +139,45 @@ class RunRowQueries(Lookup):
                     *(str(seed), started.timestamp(), None if ended is None else ended.timestamp()),
                     *((begun[-1][1], begun[-1][2]) if begun else (-1, None)),
                     *(len(limits), episodes, None if None in limits else sum(filter(None, limits))),
-                    *(steps, last, errors.get(number)),
+                    *(steps, last, agent, fold, errors.get(number)),
                 )
             )
         result = frame(rows, _COLUMNS)
         return result.astype(dict.fromkeys(_FLOATS, float)) if rows else result
+
+    @reads
+    def unfinished_episodes(self, run: str) -> pd.DataFrame:
+        """Return one row per episode in which a run failed or was interrupted; these are no results.
+
+        Columns: ``phase``, ``evaluation``, ``worker``, ``episode``, ``steps``, ``planned`` (steps of an episode in the
+        document; NA if it does not determine them).
+
+        Args:
+            run: the run, in any form that :meth:`find_run` accepts.
+        """
+        columns = {
+            "phase": Phase.number,
+            "evaluation": Episode.evaluation,
+            "worker": Episode.worker,
+            "episode": Episode.episode,
+            "steps": Episode.steps,
+        }
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            document = select(Instance.run_document_id).where(Instance.id == instance)
+            number = session.scalars(document).one()
+            self._read_plans(session, [number])
+        result = self._table(
+            run,
+            columns,
+            lambda s: s.join(Episode, Episode.phase_id == Phase.id).where(~is_finished()),
+            [Episode.evaluation, Episode.episode, Episode.worker],
+        )
+        planned = dict(enumerate(phase.steps for phase in self._plans[number]))
+        result = result.astype({name: bool if name == "evaluation" else int for name in columns})
+        return result.assign(planned=[planned.get(phase) for phase in result["phase"]]).astype(
+            {"planned": "Int64"}
+        )
 
     @reads
     def changed_runs(self, after: int, ended: datetime | None) -> list[int]:
@@ -150,8 +213,9 @@ class RunRowQueries(Lookup):
     def objective_curves(self, runs: Collection[str], points: int = 40) -> dict[str, list[float | None]]:
         """Return the course of the first agent's objective over all episodes of each run.
 
-        Each point is the mean of an episode's mean objective, over the workers, and over neighbouring episodes
-        if a phase has more than its share of the points. Evaluations are left out.
+        Each point is the mean of an episode's objective (its sum or mean, see :meth:`fold`), over the workers, and
+        over neighbouring episodes if a phase has more than its share of the points. Evaluations and unfinished
+        episodes are left out.
 
         Args:
             runs: uids of instances, in full. One that does not exist has no curve.
@@ -182,8 +246,11 @@ class RunRowQueries(Lookup):
             width = (last.c.episode + share) // share
             point = Outcome.episode // width
             first = _first_agents(uids).subquery("first")
+            folds = folds_of(session, uids)
             statement = (
-                select(Phase.instance_id, Phase.number, point, func.avg(Outcome.mean))
+                select(
+                    Phase.instance_id, Phase.number, point, func.avg(Outcome.mean), func.avg(_sum_of_a_body())
+                )
                 .join(counted, counted.c.instance_id == Phase.instance_id)
                 .join(last, last.c.phase_id == Phase.id)
                 .join(first, first.c.phase_id == Phase.id)
@@ -192,8 +259,8 @@ class RunRowQueries(Lookup):
                 .group_by(Phase.instance_id, Phase.number, point)
                 .order_by(Phase.instance_id, Phase.number, point)
             )
-            for number, _, _, value in session.execute(statement):
-                curves[uids[number]].append(value)
+            for number, _, _, mean, total in session.execute(of_finished_episode(statement)):
+                curves[uids[number]].append(total if folds.get(number) == "sum" else mean)
         return curves
 
     def _instances(self, session: Session, ids: Collection[int] | None) -> list[Any]:
@@ -230,19 +297,23 @@ class RunRowQueries(Lookup):
         rows = restricted(session, statement, Phase.instance_id, ids)
         return {phase: (count, int(steps)) for phase, count, steps in rows}
 
-    def _objectives(self, session: Session, ids: Collection[int] | None) -> dict[int, float | None]:
-        """Select each phase's mean of the first agent's objective in the last episode of worker 0."""
-        objectives: dict[int, float | None] = {}
+    def _objectives(
+        self, session: Session, ids: Collection[int] | None
+    ) -> dict[int, tuple[str, dict[Fold, float | None]]]:
+        """Select each phase's first agent, and its objective in the last finished episode of worker 0."""
+        objectives: dict[int, tuple[str, dict[Fold, float | None]]] = {}
         for chunk in [None] if ids is None else in_chunks(sorted(ids)):
             last = select(Episode.phase_id, func.max(Episode.episode).label("episode"))
-            last = last.where(Episode.worker == 0, ~Episode.evaluation).group_by(Episode.phase_id)
+            last = last.where(Episode.worker == 0, ~Episode.evaluation, is_finished())
+            last = last.group_by(Episode.phase_id)
             newest = _of_runs(last, Episode.phase_id, chunk).subquery("last")
             first = _first_agents(chunk).subquery("first")
             # all columns of the primary key, for lookups by index
             statement = (
-                select(Outcome.phase_id, Outcome.mean)
+                select(Outcome.phase_id, Agent.name, _sum_of_a_body(), Outcome.mean)
                 .select_from(newest)
                 .join(first, first.c.phase_id == newest.c.phase_id)
+                .join(Agent, Agent.id == first.c.agent_id)
                 .join(
                     Outcome,
                     and_(
@@ -256,7 +327,8 @@ class RunRowQueries(Lookup):
                     ),
                 )
             )
-            objectives.update((phase, mean) for phase, mean in session.execute(statement))
+            for phase, agent, total, mean in session.execute(statement):
+                objectives[phase] = agent, {"sum": total, "mean": mean}
         return objectives
 
     def _read_plans(self, session: Session, documents: Collection[int]) -> None:
@@ -295,12 +367,21 @@ def _steps_of(environment: Mapping[str, Any]) -> int | None:
         return None
     params = environment.get("params") or {}
     steps = params.get("steps", params.get("max_iter"))
-    return steps if isinstance(steps, int) and not isinstance(steps, bool) else None
+    if not isinstance(steps, int) or isinstance(steps, bool):
+        return None
+    # a grid counts its states, among them the first one
+    return steps - 1 if ".grid" in str(environment["name"]) else steps
 
 
 def _first_agents(ids: Collection[int] | None) -> Any:
     first = select(Agent.phase_id, func.min(Agent.id).label("agent_id")).group_by(Agent.phase_id)
     return _of_runs(first, Agent.phase_id, ids)
+
+
+def _sum_of_a_body() -> ColumnElement[float]:
+    """Build the sum of an outcome divided by the number of bodies of its agent."""
+    bodies = select(func.sum(Body.count)).where(Body.agent_id == Outcome.agent_id).scalar_subquery()
+    return Outcome.sum / func.coalesce(bodies, 1)
 
 
 def _of_runs(statement: Any, phase: Any, ids: Collection[int] | None) -> Any:

@@ -40,7 +40,17 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, restricted
+from .lookup import (
+    Fold,
+    Lookup,
+    finished_episodes,
+    first_errors,
+    folds_of,
+    frame,
+    in_chunks,
+    of_finished_episode,
+    restricted,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,6 +246,8 @@ class RunQueries(Lookup):
         phase: int | str | None = None,
         agent: str | None = None,
         evaluation: bool | None = False,
+        *,
+        finished: bool = False,
     ) -> pd.DataFrame:
         """Return one row per episode, agent, and objective or reward, in long format.
 
@@ -248,6 +260,7 @@ class RunQueries(Lookup):
             agent: name of an agent; ``None``: all.
             evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
                 with a column ``evaluation`` after ``episode``.
+            finished: leave out the episodes in which the run failed or was interrupted.
 
         Raises:
             StoreError: there is no such run, phase or agent.
@@ -269,6 +282,7 @@ class RunQueries(Lookup):
         def joined(statement: Select[Any]) -> Select[Any]:
             statement = statement.join(Outcome, _of_phase(Outcome, evaluation))
             statement = statement.join(Agent, Agent.id == Outcome.agent_id)
+            statement = of_finished_episode(statement) if finished else statement
             return statement if agent is None else statement.where(Agent.name == agent)
 
         self._check_member(run, phase, "agent", agent)
@@ -371,6 +385,24 @@ class RunQueries(Lookup):
         """Return the canonical form of the run document."""
         document: dict[str, Any] = self._run_document(run).document
         return document
+
+    @reads
+    def fold(self, run: str) -> Fold:
+        """Return the statistic of an episode that counts in a run, with which lists and figures open.
+
+        Args:
+            run: the run, in any form that :meth:`find_run` accepts.
+
+        Returns:
+            ``"sum"``, the return, if the rewards of all its environments accumulate, as those of Gymnasium and
+            PettingZoo do; else ``"mean"``.
+
+        Raises:
+            StoreError: there is no such run.
+        """
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            return folds_of(session, [instance]).get(instance, "mean")
 
     def evaluate_every(self, run: str) -> dict[int, int]:
         """Return the training episodes of a worker between evaluations, by number of each phase that evaluates."""

@@ -240,8 +240,8 @@ def _panels(matches: Sequence[_Match], chosen: Sequence[_Chosen]) -> Iterator[di
         many = len(columns) > MOST_LINES
         limits = limits_of([name for *_, name in finite], chosen[0].bounds, True, several=False)
         yield {
-            "y_label": y_label_of(name for _, name in named),
-            "unit": unit_of(named[0][1]),
+            "y_label": y_label_of(named),
+            "unit": named[0][0].unit,
             "kind": "percentiles" if many else "lines",
             "columns": len(columns),
             "note": "; ".join(
@@ -274,7 +274,7 @@ def _lines(shown: Sequence[_Match], columns: Sequence[tuple[str, str]]) -> list[
         (i, replace(curve, colour=columns.index((curve.label, name))), name) for i, curve, name in shown
     ]
     right = on_right_axis(
-        [curve for _, curve, _ in coloured], natural=any(has_natural_scale(n) for *_, n in shown)
+        [curve for _, curve, _ in coloured], natural=any(has_natural_scale(curve) for _, curve, _ in shown)
     )
     lines = []
     for i, curve, name in coloured:

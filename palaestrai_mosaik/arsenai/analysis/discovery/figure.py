@@ -11,7 +11,8 @@ import numpy as np
 
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.core.printing import escape_control_characters
-from palaestrai_mosaik.plot.figures import COLOURS, GREY, STYLE, WIDTH, save_figure
+from palaestrai_mosaik.plot.colours import COLOURS, GREY
+from palaestrai_mosaik.plot.figures import STYLE, WIDTH, save_figure
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IndexVector
 
 from .boxes import Box, Column
