@@ -23,7 +23,7 @@ run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
 	$(BIN)/palaestrai-mosaik show latest --store $(RESULTS)
 	$(BIN)/palaestrai-mosaik plot latest --store $(RESULTS) \
-	    --sensors 'grid.bus-*.vm_pu' --output $(RESULTS)/cigre_mv_day.png
+	    --sensors 'grid.bus-*.vm_pu' 'setpoint.*' --output $(RESULTS)/cigre_mv_day.png
 
 test: .venv/ready-test
 	$(TESTING) $(BIN)/python -m pytest $(PARALLEL)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.core.printing import Printable, count
@@ -67,6 +67,8 @@ def list_runs(
         if since is not None:
             runs = runs[runs["started"] >= since]
         runs = runs if last is None else runs.tail(last)
+        rows = store.run_rows(store.run_ids(list(runs["run"])).values()).set_index("run")
+        runs = runs.join(rows[["objective", "agent", "fold"]], on="run")
         answer(runs)
         if not runs.empty:
             say(_run_table(runs))
@@ -79,7 +81,10 @@ def list_runs(
 
 def _run_table(runs: pd.DataFrame) -> Printable:
     ids = short_ids(list(runs["run"]))
-    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
+    headers = (
+        *("run", "document", "status", "started", "duration", "phases", "episodes", "steps"),
+        *("objective", "of", "error"),
+    )
     rows = [
         (
             ids[run.run],
@@ -90,11 +95,19 @@ def _run_table(runs: pd.DataFrame) -> Printable:
             run.phases,
             run.episodes,
             run.steps,
+            *_objective(run),
             first_line(run.error, 60) if isinstance(run.error, str) else None,
         )
         for run in rows_of(runs)
     ]
     return table(headers, rows, statuses="status")
+
+
+def _objective(run: Any) -> tuple[float | None, str | None]:
+    """Return the objective of a run in its last finished episode, and its statistic and agent."""
+    if run.objective != run.objective:
+        return None, None
+    return run.objective, first_line(f"{'return' if run.fold == 'sum' else 'mean'} of {run.agent}", 30)
 
 
 def export(

@@ -58,6 +58,7 @@ _ROW, _MOST_ROWS = 9.0, 6
 _MOST_TICKS = 9
 _MARKED_POINTS = 40
 _MOST_TINTS = 4
+_IDENTICAL = re.compile(r" \(\d+ identical\)$")
 _MOST_BAR_LABELS = 24
 _DENSE = 150
 _LABEL_WIDTH = 34
@@ -362,77 +363,131 @@ def _height_beside(row: Beside) -> float:
 
 def _draw_beside(figure: Figure, place: SubplotSpec, row: Beside) -> None:
     """Draw panels beside each other, with one y axis and one legend."""
-    panels = [_escaped_panel(panel) for panel in row.panels]
-    values = [curve.y for curve in _curves_of(row)]
-    limits = tuple(replace(limit, reach=math.inf) for limit in in_sight(panels[0].limits, values))
-    by_owner = len({curve.label for curve in _curves_of(row)}) > _MOST_TINTS and all(
-        curve.identity is not None for curve in _curves_of(row)
-    )
-    if by_owner:
-        panels = [replace(panel, curves=tuple(map(_of_owner, panel.curves))) for panel in panels]
-    merged = [_merged(replace(panel, limits=limits)) for panel in panels]
-    many = any(map(_are_many, merged))
+    panels, by_owner = _row_panels(row)
+    many = any(map(_are_many, panels))
     columns = min(len(panels), MOST_BESIDE)
     grid = place.subgridspec(-(-len(panels) // columns), columns)
     entries: dict[str, Any] = {}
     notes: dict[str, None] = {}
-    shared: dict[Any, Axes] = {}
-    last: Axes | None = None
-    for i, panel in enumerate(panels if many else merged):
+    drawn: dict[Any, Axes] = {}
+    last: Axes
+    for i, panel in enumerate(panels):
         # Phases that begin at the same time have one x axis.
         begin = panel.curves[0].x[0] if panel.curves else None
-        same_begin = shared.get(begin) if panel.curves else None
-        axes = figure.add_subplot(
-            grid[i // columns, i % columns], sharey=next(iter(shared.values()), None), sharex=same_begin
-        )
-        if many and panel.curves:
-            notes[_draw_percentiles(axes, panel.curves)] = None
-        elif panel.curves:
-            notes |= dict.fromkeys(_draw_lines(axes, panel.curves, by_owner=by_owner))
-        _draw_limits(axes, replace(panel, limits=limits))
-        if panel.curves:
-            _tidy(axes, panel, most_dates=4)
-        else:
-            axes.set_xticks([])
-            axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        same = None if begin is None else drawn.get(begin)
+        first = next(iter(drawn.values()), None)
+        axes = figure.add_subplot(grid[i // columns, i % columns], sharey=first, sharex=same)
+        notes |= dict.fromkeys(_draw_part(axes, panel, many=many, by_owner=by_owner))
         axes.set_title(("\n" if i < columns else "") + _wrapped(panel.title, 26, 2), fontsize=8.5)
-        axes.set_xlabel(_x_label(panel) if panel.curves else "")
-        if i % columns:
-            axes.tick_params(labelleft=False)
-        else:
-            axes.set_ylabel(_wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
-        same = [curve.label for curve in panel.curves if curve.label.endswith(" identical)")]
-        if by_owner and same and not many:
-            axes.annotate(
-                "\n".join(same), (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=7, color=GREY
-            )
-        handles, labels = axes.get_legend_handles_labels()
-        for handle, label in zip(handles, labels, strict=True):
+        axes.set_ylabel("" if i % columns else _wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+        axes.tick_params(labelleft=i % columns == 0)
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-        if i == 0:
-            heading = axes.annotate(
-                row.title,
-                *((0, 1), (0, 18)),
-                **{"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9.5},
-                fontweight="bold",
-            )
-            # it may be wider than its panel
-            heading.set_in_layout(False)
-        shared.setdefault(begin, axes)
-        last = axes if i < columns else last
-    assert last is not None
+        drawn.setdefault(begin, axes)
+        if i == columns - 1:
+            last = axes
+        if first is None:
+            _head_row(axes, row.title)
     legend = last.legend(
-        *(list(entries.values()), list(entries)),
-        **{"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "borderaxespad": 0.2, "alignment": "left"},
+        list(entries.values()),
+        list(entries),
+        loc="center left",
+        bbox_to_anchor=(1.02, 0.5),
+        borderaxespad=0.2,
+        alignment="left",
     )
     legend.set_in_layout(False)
     legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
     legend.get_title().set(color=GREY, fontsize=7)
 
 
+def _row_panels(row: Beside) -> tuple[list[Panel], bool]:
+    """Return the panels of a row as they are drawn, and whether their curves have the colours of their owners.
+
+    The curves are those of owners if they are many, and all have one.
+    """
+    curves = _curves_of(row)
+    labels = {curve.label for curve in curves}
+    by_owner = len(labels) > _MOST_TINTS and all(curve.identity is not None for curve in curves)
+    limits = in_sight(row.panels[0].limits, [curve.y for curve in curves])
+    panels = [
+        replace(
+            _escaped_panel(panel),
+            curves=tuple(map(_of_owner, panel.curves)) if by_owner else panel.curves,
+            limits=tuple(replace(limit, reach=math.inf) for limit in limits),
+        )
+        for panel in row.panels
+    ]
+    merged = [_merged(panel) for panel in panels]
+    return (panels if any(map(_are_many, merged)) else merged), by_owner
+
+
 def _of_owner(curve: Curve) -> Curve:
     """Label a curve by its owner alone."""
-    return replace(curve, label=curve.label.partition(": ")[0])
+    return replace(curve, label=escape_control_characters(curve.label.partition(": ")[0]))
+
+
+def _draw_part(axes: Axes, panel: Panel, *, many: bool, by_owner: bool) -> list[str]:
+    """Draw a panel of a row; return notes for the legend."""
+    notes: list[str] = []
+    if not panel.curves:
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        return notes
+    if by_owner and many:
+        notes = [_draw_owners(axes, panel.curves)]
+    elif by_owner:
+        identical = [curve.label for curve in panel.curves if _IDENTICAL.search(curve.label)]
+        axes.text(
+            0.5,
+            0.5,
+            "\n".join(identical),
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            color=GREY,
+            fontsize=7,
+        )
+        curves = [replace(curve, label=_IDENTICAL.sub("", curve.label)) for curve in panel.curves]
+        notes = _draw_lines(axes, curves, by_owner=True)
+    elif many:
+        notes = [_draw_percentiles(axes, panel.curves)]
+    else:
+        notes = _draw_lines(axes, panel.curves)
+    _draw_limits(axes, panel)
+    _tidy(axes, panel, most_dates=4)
+    axes.set_xlabel(_x_label(panel))
+    return notes
+
+
+def _head_row(axes: Axes, title: str) -> None:
+    """Write the title of a row above its first panel; it may be wider than that."""
+    heading = axes.annotate(
+        escape_control_characters(title),
+        (0, 1),
+        (0, 18),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=9.5,
+        fontweight="bold",
+    )
+    heading.set_in_layout(False)
+
+
+def _draw_owners(axes: Axes, curves: Sequence[Curve]) -> str:
+    """Draw the median and the extremes of the curves of each owner."""
+    for number in dict.fromkeys(curve.identity for curve in curves):
+        own = [curve for curve in curves if curve.identity == number]
+        times, levels = percentiles(own, (0, 50, 100))
+        span = span_of(times)
+        least, median, most = (
+            means(level, span, fold) if span else level
+            for level, fold in zip(levels, (np.fmin, None, np.fmax), strict=True)
+        )
+        x, colour = times[:: span or 1][: len(median)], colour_of(number or 0)
+        axes.fill_between(x, least, most, color=colour, alpha=0.18, lw=0)
+        axes.plot(x, median, color=colour, lw=1.2, label=own[0].label)
+    return "median; band: lowest to highest"
 
 
 def _draw_curves(axes: Axes, panel: Panel) -> list[str]:
@@ -472,9 +527,14 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve], *, by_owner: bool = False) 
         colour = colour_of(number, tint)
         if curve.hollow:
             axes.plot(
-                *(curve.x, curve.y),
-                **{"label": _label(curve), "color": colour, "linestyle": "none"},
-                **{"marker": "o", "markersize": 6, "markerfacecolor": "white"},
+                curve.x,
+                curve.y,
+                label=_label(curve),
+                color=colour,
+                linestyle="none",
+                marker="o",
+                markersize=6,
+                markerfacecolor="white",
             )
         elif curve.faint:
             _draw_faint(axes, curve, colour)
@@ -599,9 +659,15 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
         if curve.low is not None and curve.high is not None:
             bars = (curve.y - curve.low, curve.high - curve.y)
         drawn = axes.bar(
-            *(x, curve.y, 0.92 * width),
-            **{"label": _label(curve), "edgecolor": colour, "yerr": bars, "ecolor": GREY},
-            **{"color": "none" if curve.hollow else colour, "linestyle": "--" if curve.hollow else "-"},
+            x,
+            curve.y,
+            0.92 * width,
+            label=_label(curve),
+            color="none" if curve.hollow else colour,
+            edgecolor=colour,
+            linestyle="--" if curve.hollow else "-",
+            yerr=bars,
+            ecolor=GREY,
         )
         if len(panel.groups) * len(owners) <= _MOST_BAR_LABELS:
             axes.bar_label(drawn, fmt="{:.3g}", fontsize=7, padding=1, color=GREY)

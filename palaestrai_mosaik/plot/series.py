@@ -403,7 +403,8 @@ def episode_panels(
 
 def _without_objectives(rewards: Sequence[Curve], objectives: Sequence[Curve]) -> tuple[list[Curve], str]:
     """Return the rewards that are not equal to an objective, and a note that names the others."""
-    values = {curve.y.tobytes() for curve in objectives}
+    # A single value may be equal by chance.
+    values = {curve.y.tobytes() for curve in objectives if np.isfinite(curve.y).sum() > 1}
     equal = [curve.label.partition(": ")[2] for curve in rewards if curve.y.tobytes() in values]
     note = f"rewards equal to an objective: {', '.join(dict.fromkeys(equal))}" if equal else ""
     return [curve for curve in rewards if curve.y.tobytes() not in values], note

@@ -1,4 +1,7 @@
-"""The curves of a run: objective, rewards, statistics and evaluations by episode; and comparisons of runs."""
+"""The curves of a run: objective, rewards, statistics and evaluations by episode; and comparisons of runs.
+
+Unfinished episodes are no points of curves and count in no mean; ``unfinished`` has those of phases without others.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import numpy as np
 
 from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
+from palaestrai_mosaik.plot.colours import numbers_of_agents
 from palaestrai_mosaik.plot.learning import leaves
 from palaestrai_mosaik.plot.series import (
     CURVE_KEYS,
@@ -23,6 +27,8 @@ from palaestrai_mosaik.plot.series import (
     by_member,
     episode_curves,
     mean_over_bodies,
+    only_unfinished,
+    unfinished_text,
 )
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.parts import parts_so_far
@@ -124,7 +130,15 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     of an episode's values as the mean over workers and bodies, and ``episodes``, the number of episodes. Only points
     with the extremes of long curves are sent. With several workers or bodies, ``over`` names them (``"workers"``,
     ``"bodies"`` or both), ``low`` and ``high`` are their lowest and highest ``mean``, and ``sum_low`` and ``sum_high``
-    their lowest and highest ``sum``; NaN in episodes with unread bodies.
+    their lowest and highest ``sum``; NaN in episodes with unread bodies. ``colour`` is the number of the agent's colour
+    (:func:`~palaestrai_mosaik.plot.colours.numbers_of_agents`), the same in all figures of the run.
+
+    ``fold`` is the statistic to open with: ``sum``, the return, if rewards accumulate, else ``mean``.
+
+    Episodes in which the run failed or was interrupted are no points of curves. If a phase has no other,
+    ``unfinished`` has them, to be drawn open: ``phase``, ``evaluation``, ``agent``, ``kind``, ``name``, ``worker``, ``x``
+    (the episode), ``mean``, ``sum``, ``label`` (such as ``unfinished, 4 of 10 steps``) and ``colour``. It is ``null``
+    with ``curves``.
     """
     store = source.store
     uid = store.find_run(run)
@@ -144,14 +158,17 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
     warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
+    answer |= {"fold": store.fold(uid), "unfinished": None}
     answer["unread"] = unread and bool(agents_by_body(store, uid, None, BodyChoice()))
     if query.get("known") != version:
         every = store.evaluate_every(uid)
-        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
+        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None, finished=True))
         recorded = list(episode_curves(by_member(outcomes, bodies.rows)))
         if with_statistics:
             recorded += episode_curves(_statistics(store, uid))
-        answer["curves"] = [_curve(curve, every) for curve in recorded]
+        colours = numbers_of_agents(store, uid)
+        answer["curves"] = [{**_curve(curve, every), "colour": colours[curve.key[2]]} for curve in recorded]
+        answer["unfinished"] = _unfinished(store, uid)
     return answer
 
 
@@ -171,7 +188,8 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     runs (``null``: missing in that document). ``outcomes`` has a row per phase, agent, and objective or reward,
     evaluations apart: ``phase`` (its name), ``evaluation``, ``agent``, ``kind``, ``name``, and in the order of the runs
     ``episodes``, ``mean`` and ``sum`` (means over all episodes of the phase), and ``last_mean`` and ``last_sum`` (of
-    its last episode); NaN for runs without values.
+    its last episode); NaN for runs without values. Unfinished episodes are left out. ``fold`` is the statistic to open
+    with: ``sum`` if the rewards of all runs accumulate, else ``mean``.
     """
     runs = query.texts("runs")
     if not 1 <= len(runs) <= _MOST_RUNS:
@@ -179,6 +197,7 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
+    fold = "sum" if {store.fold(uid) for uid in uids} == {"sum"} else "mean"
     different = _differences(
         [{".".join(path): value for path, value in leaves(store.document(uid))} for uid in uids]
     )
@@ -187,7 +206,7 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
         {"run": uid, "grid": has_topology(store, uid), **{name: row[name] for name in names}}
         for uid, (_, row) in zip(uids, table.iterrows(), strict=True)
     ]
-    return {"runs": facts, "differences": different, "outcomes": _side_by_side(store, uids)}
+    return {"runs": facts, "differences": different, "outcomes": _side_by_side(store, uids), "fold": fold}
 
 
 def _differences(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -206,7 +225,7 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for index, uid in enumerate(uids):
         names = store.phases(uid).set_index("phase")["name"]
-        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
+        outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None, finished=True))
         outcomes = outcomes.assign(phase=outcomes["phase"].map(names))
         key: Any
         for key, group in outcomes.groupby(CURVE_KEYS, sort=False):
@@ -217,6 +236,21 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
                 row[fold][index] = float(group[fold].mean())
                 row[f"last_{fold}"][index] = float(last[fold].mean())
     return [{**dict(zip(CURVE_KEYS, key, strict=True)), **row} for key, row in rows.items()]
+
+
+def _unfinished(store: Store, uid: str) -> list[dict[str, Any]]:
+    """Return the unfinished episodes of the phases that have no finished one."""
+    colours = numbers_of_agents(store, uid)
+    rows = only_unfinished(store, uid, evaluation=None)
+    kept = [*CURVE_KEYS, "worker", "episode", "mean", "sum"]
+    return [
+        {
+            **{"x" if name == "episode" else name: row[name] for name in kept},
+            "label": unfinished_text(row["steps"], row["planned"]),
+            "colour": colours[row["agent"]],
+        }
+        for row in rows.to_dict("records")
+    ]
 
 
 def _size_of_statistics(store: Store, uid: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +190,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         worst["index"] = int(np.searchsorted(kept, worst["index"]))
     names = list(owners)
     bounds, limits = bounds_in(channels, "sensor"), bounds_in(channels, "actuator")
+    units = dict(channels.loc[channels["unit"].notna(), ["uid", "unit"]].itertuples(index=False, name=None))
     return {
         "phase": phase,
         **episode,
@@ -198,9 +199,9 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         "time": time[kept],
         "clock": clock_data(store, uid, phase),
         "agents": agents,
-        "readings": _block(sensors, readings[kept], bounds),
+        "readings": _block(sensors, readings[kept], bounds, units),
         "setpoints": {
-            **_block(names, setpoints[kept], limits),
+            **_block(names, setpoints[kept], limits, {}),
             "agent": [owners[name] for name in names],
         },
         "band": list(VOLTAGE_BAND),
@@ -209,12 +210,12 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     }
 
 
-def _block(uids: Sequence[str], values: FloatMatrix, bounds: Any) -> dict[str, Any]:
+def _block(uids: Sequence[str], values: FloatMatrix, bounds: Any, units: Mapping[str, str]) -> dict[str, Any]:
     # a channel with several numbers has the same bounds for all of them
     pairs = [bounds.get(re.sub(r"\[\d+\]$", "", name), (None, None)) for name in uids]
     return {
         "uids": list(uids),
-        "units": [unit_of(name) or "" for name in uids],
+        "units": [units.get(name) or unit_of(name) or "" for name in uids],
         "low": [low for low, _ in pairs],
         "high": [high for _, high in pairs],
         "values": np.ascontiguousarray(values).ravel(),

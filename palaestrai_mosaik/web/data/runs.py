@@ -46,13 +46,14 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
             name: facts[name]
             for name in ("run", "document", "experiment", "status", "seed", "started", "ended")
         },
+        "fold": source.store.fold(uid),
         **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
         "views": ["overview", "time", *drawn, "record"],
     }
 
 
 #: columns of texts that many runs share; sent as the distinct texts, and an index per row
-_SHARED = ("experiment", "status", "phase_name")
+_SHARED = ("experiment", "status", "phase_name", "agent", "fold")
 _NUMBERS = ("id", "phase", "phases", "episodes", "steps")
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 #: maximum number of runs per request
@@ -67,6 +68,9 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
     ``since`` (the ``cursor`` of an earlier answer) requests the runs that are new, have not ended, or have ended since
     then; ``ids`` adds runs by id. Runs that a dead process has left behind count as ended. ``count`` is the
     number of all runs; a page whose own count differs must reload all runs.
+
+    ``objective`` is the ``fold`` (``sum``, the return, or ``mean``) of the objective of ``agent`` in the last finished
+    episode.
 
     ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes.
     """
@@ -101,7 +105,7 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
 
 @resource("sparklines")
 def sparklines(source: Source, query: Query) -> dict[str, Any]:
-    """Return about 40 values of the first agent's mean objective by episode for each of ``runs``."""
+    """Return about 40 values of the first agent's objective by episode for each of ``runs``."""
     return source.store.objective_curves(_asked(query), _POINTS)
 
 

@@ -187,8 +187,8 @@ def test_many_episodes_are_averaged_within_their_phase(store):
 
 
 def test_the_mean_of_the_objective(store):
-    assert LearningChoice().fold == "mean", "as in a plot without --learning"
-    (panel,) = panels(store, "one", fold="mean", phase="test")
+    assert LearningChoice().fold is None, "as in a plot without --learning"
+    (panel,) = panels(store, "one", fold=None, phase="test")
     assert panel.y_label == "mean of the objective"
     np.testing.assert_array_equal(panel.curves[0].y[1:], [50, 50.5])
     assert len(panel.curves) == 1, "there was no evaluation in this phase"

@@ -238,7 +238,8 @@ def test_many_curves_are_percentiles():
     (axes,) = figure.axes
     (median,) = axes.lines
     np.testing.assert_allclose(median.get_ydata(), [50, 51, 52])
-    wide, narrow = (band.get_paths()[0].vertices[:, 1] for band in axes.collections)
+    extremes, wide, narrow = (band.get_paths()[0].vertices[:, 1] for band in axes.collections)
+    assert (extremes.min(), extremes.max()) == (0, 102)
     assert (wide.min(), wide.max()) == (5, 97)
     assert (narrow.min(), narrow.max()) == (25, 77)
     assert "101 curves" in axes.get_legend().get_title().get_text().replace("\n", " ")
@@ -246,9 +247,9 @@ def test_many_curves_are_percentiles():
 
 def test_curves_of_different_times_meet_in_the_percentiles():
     early, late = np.array([0, 2]), np.array([1, 3])
-    curves = [Curve(f"c{i}", (early, late)[i % 2], np.full(2, float(i % 2))) for i in range(14)]
+    curves = [Curve(f"c{i}", (early, late)[i % 2], np.full(2, i % 2 + 1e-9 * i)) for i in range(14)]
     (axes,) = draw_panels([panel_of(curves)], "t").axes
-    np.testing.assert_array_equal(axes.lines[0].get_xydata(), [[0, 0], [1, 1], [2, 0], [3, 1]])
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0, 0], [1, 1], [2, 0], [3, 1]], atol=1e-7)
 
 
 def test_long_series_are_means_with_their_extremes():
@@ -387,7 +388,7 @@ def test_names_of_phases_without_room_are_left_out():
 def test_labels_are_shown_whole():
     x = np.arange(3.0)
     names = ["controller, attacker: grid.voltage_band_of_all_buses", "a_name_without_a_space_" * 5, "x" * 100]
-    figure = draw_panels([panel_of(Curve(name, x, x) for name in names)], "long " * 40)
+    figure = draw_panels([panel_of(Curve(name, x, x + i) for i, name in enumerate(names))], "long " * 40)
     figure.draw_without_rendering()
     texts = figure.axes[0].get_legend().get_texts()
     assert [text.get_text().replace("\n", "").replace(" ", "") for text in texts] == [
@@ -584,7 +585,7 @@ def test_curves_that_would_be_flat_have_a_panel_of_their_own():
     steps = [Curve(f"1e{k}", x, x * 10.0 ** (2 * k)) for k in range(5)]
     assert len(by_scale(steps)) == 3
     panels = split_by_scale(panel_of(curves))
-    assert [panel.title for panel in panels] == ["title: up to 1.5", "title: up to 0.04"]
+    assert [panel.title for panel in panels] == ["title: 1.5", "title: -0.04 to 0.03"]
 
 
 def test_columns_of_other_units_have_a_panel_of_their_own(store):
