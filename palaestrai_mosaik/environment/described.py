@@ -165,7 +165,7 @@ _SIMULATOR_KEYS = ("python", "cmd", "connect", "params", "cwd", "env", "timeout"
 _ENTITY_KEYS = ("uid", "simulator", "model", "params", "count", "parent", "eid")
 _CONNECTION_KEYS = ("from", "to", "attributes", "time_shifted", "initial", "weak", "async_requests")
 _PORT_KEYS = ("uid", "entity", "attribute", "index", "space", "value")
-_SENSOR_KEYS = (*_PORT_KEYS, "may_be_missing")
+_SENSOR_KEYS = (*_PORT_KEYS, "may_be_missing", "unit")
 _ACTUATOR_KEYS = (*_PORT_KEYS, "size")
 #: unknown keys of one mapping that are reported; the others are counted
 _MOST_UNKNOWN = 100
@@ -419,7 +419,9 @@ class PlanReader:
                 reading = space.unflatten(np.clip(0.0, space.flat_low, space.flat_high))
             elif reading not in space:
                 self.error(f"{reading!r} is not in {space}", f"{path}.value")
-            information = SensorInformation(reading, space, uid, self._flag(entry, "may_be_missing", path))
+            unit = None if entry.get("unit") is None else self.text(entry["unit"], f"{path}.unit")
+            missing = self._flag(entry, "may_be_missing", path)
+            information = SensorInformation(reading, space, uid, missing, unit)
             paths.append(path)
             ports.append(SensorPort(information, entity, attribute, index))
         return ports

@@ -256,9 +256,11 @@ def test_list_has_a_line_per_run_the_newest_last(store, tmp_path, capsys):
         "phases",
         "episodes",
         "steps",
+        "objective",
+        "of",
     ]
     assert re.match(r"20\d{6}T\d{6}\S*  dummy        finished  20\d\d-", first)
-    assert re.search(r"  another one  finished .* 2 +4 +40$", second)
+    assert re.search(r"  another one  finished .* 2 +4 +40 +5 +mean of mighty_defender$", second)
     # the short id that is shown is enough to find the run
     assert main(["show", second.split()[0], "--store", str(copy)]) == 0
     assert "another one" in capsys.readouterr().out

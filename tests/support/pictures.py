@@ -47,7 +47,9 @@ DOCUMENTS = {"duel": "docs/tutorial.md", "learned": "docs/tutorial-learning.md"}
 
 
 def document_of(uid: str) -> str:
-    """Return the text of the document ``uid`` of a tutorial."""
+    """Return the text of the document ``uid`` of a tutorial, or of a scenario."""
+    if uid not in DOCUMENTS:
+        return (ROOT / "scenarios" / f"{uid}.yml").read_text(encoding="utf-8")
     page = (ROOT / DOCUMENTS[uid]).read_text(encoding="utf-8")
     (text,) = [block.text for block in blocks_of(page) if block.file == f"{uid}.yml"]
     return text
@@ -93,11 +95,18 @@ def _learning(run: RecordedRun) -> Figure:
     return _titled(learning_figure(run.store, [run.instance], choice), "learned, 64 training episodes")
 
 
+def _days(run: RecordedRun) -> Figure:
+    return _titled(
+        run.plot(sensors=["grid.bus-*.vm_pu", "setpoint.*"]), "A day on the CIGRE grid, in four phases"
+    )
+
+
 #: name of a picture -> uid of the document, and what draws its run
 PICTURES: dict[str, tuple[str, Callable[[RecordedRun], Figure]]] = {
     "duel-voltages": ("duel", _voltages),
     "duel": ("duel", _defended),
     "learning": ("learned", _learning),
+    "days": ("cigre_mv_day", _days),
 }
 
 

@@ -22,8 +22,10 @@ _CLASSES = (
 
 def upgrade() -> None:
     op.add_column("channels", sa.Column("unit", sa.Text(), nullable=True))
-    accumulate = sa.Column("rewards_accumulate", sa.Boolean(), server_default=sa.false(), nullable=False)
-    op.add_column("environments", accumulate)
+    op.add_column(
+        "environments",
+        sa.Column("rewards_accumulate", sa.Boolean(), server_default=sa.false(), nullable=False),
+    )
     environments = sa.table("environments", sa.column("name"), sa.column("rewards_accumulate"))
     op.execute(
         environments.update().where(environments.c.name.in_(_CLASSES)).values(rewards_accumulate=sa.true())
