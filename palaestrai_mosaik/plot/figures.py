@@ -33,11 +33,13 @@ from .series import (
     objective_panels,
     time_panels,
 )
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
+    from matplotlib.legend import Legend
 
     from palaestrai_mosaik.store import Store
 
@@ -57,7 +59,8 @@ _HANDLE, _Y_AXIS, _CHARACTER = 0.6, 0.75, 0.067
 _ROW, _MOST_ROWS = 9.0, 6
 _MOST_TICKS = 9
 _MARKED_POINTS = 40
-_MOST_TINTS = 4
+# More curves of owners than this are drawn in the owners' colours alone.
+_MOST_OF_OWNERS = 4
 _IDENTICAL = re.compile(r" \(\d+ identical\)$")
 _MOST_BAR_LABELS = 24
 _DENSE = 150
@@ -248,7 +251,7 @@ def draw_panels(panels: Sequence[Panel | Beside], title: str) -> Figure:
     from .notebook import NotebookFigure
 
     with mpl.rc_context(STYLE):
-        title = _wrapped(title, _TITLE_WIDTH, 3)
+        title = wrapped(title, _TITLE_WIDTH, 3)
         heights = [_height_beside(p) if isinstance(p, Beside) else _height(p) for p in panels]
         wide = any(isinstance(panel, Beside) for panel in panels)
         width = _WIDE if wide else WIDTH
@@ -258,13 +261,12 @@ def draw_panels(panels: Sequence[Panel | Beside], title: str) -> Figure:
         figure = NotebookFigure(figsize=size, layout=layout)
         figure.suptitle(escape_control_characters(title), x=0.01, ha="left", fontsize=10.5)
         grid = figure.add_gridspec(len(panels), height_ratios=heights)
-        for row, panel in zip(grid, panels, strict=True):
+        for i, panel in enumerate(panels):
             if isinstance(panel, Beside):
-                _draw_beside(figure, row, panel)
+                _draw_beside(figure, grid[i], panel)
             else:
-                axes = figure.add_subplot(row)
-                _draw(axes, _merged(_escaped_panel(panel)))
-                axes.get_legend().set_in_layout(not wide)
+                axes = figure.add_subplot(grid[i])
+                _draw(axes, _merged(_escaped_panel(panel))).set_in_layout(not wide)
     return figure
 
 
@@ -336,8 +338,9 @@ def _are_many(panel: Panel) -> bool:
     return len(panel.curves) > MOST_LINES and panel.curves[0].colour is None
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
-    axes.set(xlabel=_x_label(panel), ylabel=_wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+def _draw(axes: Axes, panel: Panel) -> Legend:
+    """Draw a panel; return its legend."""
+    axes.set(xlabel=_x_label(panel), ylabel=wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
     rows = _rows_of_names(panel)
     above = 10 + _ROW * max(rows.values()) if rows else 0
     axes.set_title(_panel_title(panel), pad=6 + above)
@@ -352,6 +355,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0.2, alignment="left")
     legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
     legend.get_title().set(color=GREY, fontsize=7)
+    return legend
 
 
 def _height_beside(row: Beside) -> float:
@@ -378,8 +382,8 @@ def _draw_beside(figure: Figure, place: SubplotSpec, row: Beside) -> None:
         first = next(iter(drawn.values()), None)
         axes = figure.add_subplot(grid[i // columns, i % columns], sharey=first, sharex=same)
         notes |= dict.fromkeys(_draw_part(axes, panel, many=many, by_owner=by_owner))
-        axes.set_title(("\n" if i < columns else "") + _wrapped(panel.title, 26, 2), fontsize=8.5)
-        axes.set_ylabel("" if i % columns else _wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+        axes.set_title(("\n" if i < columns else "") + wrapped(panel.title, 26, 2), fontsize=8.5)
+        axes.set_ylabel("" if i % columns else wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
         axes.tick_params(labelleft=i % columns == 0)
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
@@ -408,7 +412,7 @@ def _row_panels(row: Beside) -> tuple[list[Panel], bool]:
     """
     curves = _curves_of(row)
     labels = {curve.label for curve in curves}
-    by_owner = len(labels) > _MOST_TINTS and all(curve.identity is not None for curve in curves)
+    by_owner = len(labels) > _MOST_OF_OWNERS and all(curve.identity is not None for curve in curves)
     limits = in_sight(row.panels[0].limits, [curve.y for curve in curves])
     panels = [
         replace(
@@ -498,7 +502,7 @@ def _draw_curves(axes: Axes, panel: Panel) -> list[str]:
 
 
 def _panel_title(panel: Panel) -> str:
-    return _wrapped(panel.title, _PANEL_TITLE_WIDTH, 3)
+    return wrapped(panel.title, _PANEL_TITLE_WIDTH, 3)
 
 
 def _x_label(panel: Panel) -> str:
@@ -548,19 +552,18 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve], *, by_owner: bool = False) 
 def _looks(curves: Sequence[Curve], *, by_owner: bool = False) -> Iterator[tuple[Curve, tuple[int, int]]]:
     """Yield each curve with the number of its colour, and its tint among the curves of its owner.
 
-    Many curves of one owner, and of no other, differ in colour instead, unless all have the colour of their owner
-    (``by_owner``).
+    With ``by_owner``, all curves of an owner have one tint.
     """
-    identities = [curve.identity for curve in curves]
-    if len(set(identities)) == 1 and len(curves) > _MOST_TINTS and not by_owner:
-        identities = [None] * len(curves)
     tints = Counter[int]()
-    for i, (curve, identity) in enumerate(zip(curves, identities, strict=True)):
-        if identity is None:
+    for i, curve in enumerate(curves):
+        if curve.identity is None:
             yield curve, (i if curve.colour is None else curve.colour, 0)
         else:
-            yield curve, (identity, 0 if by_owner or curve.colour is not None else tints[identity])
-            tints[identity] += 1
+            yield (
+                curve,
+                (curve.identity, 0 if by_owner or curve.colour is not None else tints[curve.identity]),
+            )
+            tints[curve.identity] += 1
 
 
 def _draw_line(axes: Axes, curve: Curve, look: tuple[int, int], alpha: float) -> int:
@@ -572,13 +575,13 @@ def _draw_line(axes: Axes, curve: Curve, look: tuple[int, int], alpha: float) ->
         look: number and tint of the curve's colour.
         alpha: opacity of the band.
     """
-    colour, number = colour_of(*look), max(0, sum(look))
+    colour, (number, tint) = colour_of(*look), look
     if curve.raw is not None:
         _draw_raw(axes, curve.x, curve.raw, colour)
     line, span = thinned(curve)
     dense = len(line.x) > _DENSE
     # Dashes also distinguish the second round of colours.
-    style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
+    style = _DASHES[(number // len(COLOURS) + (0 if dense else number) + tint) % len(_DASHES)]
     few = len(line.x) <= _MARKED_POINTS and not line.steps
     # A line of one point would be invisible.
     alone = _alone(line.y)
@@ -772,7 +775,7 @@ def _tidy(axes: Axes, panel: Panel, most_dates: int = 9) -> None:
 
     axes.margins(x=0.02)
     if panel.groups:
-        axes.set_xticks(range(len(panel.groups)), [_wrapped(name, 16, 2) for name in panel.groups])
+        axes.set_xticks(range(len(panel.groups)), [wrapped(name, 16, 2) for name in panel.groups])
         axes.set_xlim(-0.5, len(panel.groups) - 0.5)
         axes.grid(visible=False, axis="x")
     elif panel.x_label == TIME:
@@ -824,27 +827,4 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 def _label(curve: Curve) -> str:
     """Return the curve's label for the legend, wrapped but not shortened."""
-    return _wrapped(curve.label, _LABEL_WIDTH, _LABEL_LINES) or " "
-
-
-def _wrapped(text: str, width: int, most: int) -> str:
-    """Wrap ``text`` to at most ``most`` lines of ``width`` characters."""
-    lines = [
-        part
-        for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)
-        for part in _broken(line, width)
-    ]
-    if len(lines) > most:
-        lines[most - 1 :] = [f"{lines[most - 1][: width - 4]} ..."]
-    return "\n".join(lines)
-
-
-def _broken(word: str, width: int) -> list[str]:
-    """Break an overlong word, preferably after dots, colons, slashes, dashes and underscores."""
-    lines = [""]
-    for piece in re.findall(r"[^.:,/_-]*[.:,/_-]|[^.:,/_-]+", word):
-        if len(lines[-1]) + len(piece) > width and lines[-1]:
-            lines.append("")
-        whole = lines.pop() + piece
-        lines += [whole[i : i + width] for i in range(0, len(whole), width)]
-    return lines
+    return wrapped(curve.label, _LABEL_WIDTH, _LABEL_LINES) or " "

@@ -718,11 +718,13 @@ def _time_curves(
 
 def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
     """Return panels of objective and rewards of one episode, step by step."""
-    panels = []
+    panels: list[Panel] = []
     sources = [
         stream for stream in sources_of(store, run, moment.phase, choice) if "objective" in stream.columns
     ]
     clock = clock_of(store, run, moment.phase)
+    objectives: Sequence[Curve] = ()
+    equal = ""
     for title, prefix in (("objective", "objective"), ("reward", "reward.")):
         curves: list[Curve] = []
         for source in sources:
@@ -734,6 +736,11 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
             for curve in curves
             if np.isfinite(curve.y).any()
         ]
+        if title == "reward":
+            curves, equal = _without_objectives(curves, objectives)
+        objectives = curves
+        if equal and panels:
+            panels[0] = replace(panels[0], note=_notes(panels[0].note, equal))
         if curves:
             what, of, distinct = _shared(curves, numbers_of_agents(store, run))
             heading = f"{title.capitalize()} of each step{what}, {moment}"

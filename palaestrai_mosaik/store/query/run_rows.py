@@ -155,6 +155,8 @@ class RunRowQueries(Lookup):
         Args:
             run: the run, in any form that :meth:`find_run` accepts.
         """
+        import pandas as pd
+
         columns = {
             "phase": Phase.number,
             "evaluation": Episode.evaluation,
@@ -175,9 +177,8 @@ class RunRowQueries(Lookup):
         )
         planned = dict(enumerate(phase.steps for phase in self._plans[number]))
         result = result.astype({name: bool if name == "evaluation" else int for name in columns})
-        return result.assign(planned=[planned.get(phase) for phase in result["phase"]]).astype(
-            {"planned": "Int64"}
-        )
+        steps = [planned.get(phase) for phase in result["phase"]]
+        return result.assign(planned=pd.array(steps, dtype="Int64"))
 
     @reads
     def changed_runs(self, after: int, ended: datetime | None) -> list[int]:
@@ -378,7 +379,7 @@ def _first_agents(ids: Collection[int] | None) -> Any:
     return _of_runs(first, Agent.phase_id, ids)
 
 
-def _sum_of_a_body() -> ColumnElement[float]:
+def _sum_of_a_body() -> ColumnElement[Any]:
     """Build the sum of an outcome divided by the number of bodies of its agent."""
     bodies = select(func.sum(Body.count)).where(Body.agent_id == Outcome.agent_id).scalar_subquery()
     return Outcome.sum / func.coalesce(bodies, 1)

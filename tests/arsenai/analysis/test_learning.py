@@ -372,7 +372,10 @@ def test_statistics_of_a_run_without_any_objective(store):
 def test_a_panel_is_as_high_as_its_legend_and_dashes_are_seen(tmp_path):
     with Store(tmp_path / "store", create=True) as own:
         names = [f"experiment on a grid with a long name, number {k}" for k in range(12)]
-        uids = [learn(own, name, [1.0, 2.0], params=k, losses=[(0, 0, 1.0)]) for k, name in enumerate(names)]
+        uids = [
+            learn(own, name, [1.0, 2.0 + k], params=k, losses=[(0, 0, 1.0 + k)])
+            for k, name in enumerate(names)
+        ]
         found = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
     with mpl.rc_context(STYLE):
         figure = draw_panels(found, "title")
