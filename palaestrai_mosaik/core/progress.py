@@ -72,10 +72,10 @@ class Display:
             self._bar.update(done - self._bar.count, total)
         return self._bar is not None
 
-    def say(self, text: str, *, refresh: bool = True) -> None:
-        """Show ``text`` behind the bar; without ``refresh``, at its next update."""
+    def say(self, *texts: str, needed: int = 1, refresh: bool = True) -> None:
+        """Show ``texts`` behind the bar; see :meth:`~palaestrai_mosaik.core.printing.Bar.say`."""
         if self._bar is not None:
-            self._bar.say(text, refresh=refresh)
+            self._bar.say(*texts, needed=needed, refresh=refresh)
 
     def close(self) -> None:
         """End the bar."""
