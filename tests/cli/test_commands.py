@@ -311,10 +311,10 @@ def test_show_has_phases_episodes_and_outcomes(store, capsys):
     assert main(["show", "dummy", "--store", str(store)]) == 0
     out = capsys.readouterr().out
     assert rows_of(out, "phases") == [
-        ["0", "train", "train", "vanilla", "1", "3 of 3", "30", "VanillaRunGovernorTerminationCondition"],
-        ["1", "test", "test", "taking_turns", "1", "1 of 1", "10", "VanillaRunGovernorTerminationCondition"],
+        ["0", "train", "train", "vanilla", "1", "3 of 3", "30", "all episodes done (VanillaRunGovernor)"],
+        ["1", "test", "test", "taking_turns", "1", "1 of 1", "10", "all episodes done (VanillaRunGovernor)"],
     ]
-    ended = "EnvironmentTerminationCondition"
+    ended = "environment ended (Environment)"
     assert rows_of(out, "episodes of phase 1 'test'") == [
         ["0", "10", ended, "mighty_defender", "5", "25", "1", "9", "5"],
         ["evil_attacker", "4", "20", "0", "8", "4"],

@@ -112,10 +112,10 @@ class ShownProgress(SearchProgress):
     def _used(self) -> str:
         limits = []
         if self._budget.runs is not None:
-            limits.append(f"{self.runs} of {self._budget.runs} runs")
+            limits.append(f"{self.runs} of {count(self._budget.runs, 'run')}")
         if self._budget.steps is not None:
-            limits.append(f"{self.steps} of {self._budget.steps} steps")
-        return ", ".join(limits) or f"{self.runs} runs"
+            limits.append(f"{self.steps} of {count(self._budget.steps, 'step')}")
+        return ", ".join(limits) or count(self.runs, "run")
 
 
 def make_search_progress(*, quiet: bool = False, stream: TextIO | None = None) -> SearchProgress:
