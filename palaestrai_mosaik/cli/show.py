@@ -25,8 +25,6 @@ _REWARDS = 3
 # columns that identify a row of an agent with several bodies
 _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
-# the beginning of the values in the description of a run
-_INDENT = 12
 
 
 def show(
@@ -121,9 +119,10 @@ def _header(store: Store, uid: str) -> Iterator[str]:
     ]
     if run["experiment"]:
         rows.insert(2, ("experiment", run["experiment"]))
+    indent = max(len(title) for title, _ in rows) + 2
     for title, value in rows:
-        line = compose(title.ljust(_INDENT), value)
-        yield line if isinstance(value, Printable) else wrapped(line, _INDENT)
+        line = compose(title.ljust(indent), value)
+        yield line if isinstance(value, Printable) else wrapped(line, indent)
 
 
 def _print_section(title: str, text: str) -> None:

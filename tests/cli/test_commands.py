@@ -90,7 +90,8 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     assert train[:3] == ["train", "3", "30"]
     assert test[:3] == ["test", "1", "10"]
     # four and a half is the mean of 1, 2, ..., 9, 0; taking turns, one agent gets 1, 3, ..., 9
-    assert train[5:] == ["mighty_defender", "4.5,", "evil_attacker", "4.5"]
+    assert train[4:7] == ["all", "episodes", "done"]
+    assert train[8:] == ["mighty_defender", "4.5,", "evil_attacker", "4.5"]
     assert test[5:] == ["mighty_defender", "5,", "evil_attacker", "4"]
     assert f"instance {uid}, results in {workplace / 'palaestrai-results'}" in out
     assert out.endswith(f"next: palaestrai-mosaik show {uid}\n")

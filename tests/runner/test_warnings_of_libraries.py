@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,10 +11,9 @@ import pytest
 import yaml
 from support.documents import WALK
 
-from palaestrai_mosaik.cli import main
-from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.store import Store
 
+ROOT = Path(__file__).parents[2]
 MODULE = """
 import logging
 import warnings
@@ -32,23 +33,28 @@ class Noisy(RandomMuscle):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_warning_is_printed_once_with_its_number(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_warning_is_printed_once_with_its_number(workers: int, tmp_path: Path) -> None:
     (tmp_path / "noisy_library.py").write_text(MODULE)
     document = yaml.safe_load(WALK)
-    phase = document["schedule"][0]["train"]
+    phase = document["schedule"]["train"]
     phase["agents"][0]["muscle"] = {"name": "noisy_library:Noisy", "params": {}}
     phase["phase_config"] = {"episodes": 2, "workers": workers}
     (tmp_path / "noisy.yml").write_text(yaml.safe_dump(document))
-    assert main.main(["start", "noisy.yml", "--store", "results", "-q"]) == FINISHED
-    sys.modules.pop("noisy_library", None)
+    # in a process of its own, as pytest takes all logs of this one
+    command = [sys.executable, "-m", "palaestrai_mosaik", "start", "noisy.yml", "--store", "results", "-q"]
+    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     with Store(tmp_path / "results", read_only=True) as store:
         steps = int(store.runs()["steps"].sum())
         log = (store.instance_directory(store.find_run("latest")) / "log.txt").read_text()
-    err = capfd.readouterr().err.splitlines()
+    err = done.stderr.splitlines()
     assert len([line for line in err if "no convergence" in line]) == 2, err
     assert [
         line for line in err if line.startswith("no convergence") and line.endswith(f"({steps:,} times)")
