@@ -27,10 +27,10 @@ from palaestrai_mosaik.core.printing import (
     LogPrinter,
     Printable,
     one_line,
+    output_width,
     printable,
     shorten,
     shorten_word,
-    terminal_width,
     unclaimed_log_printed,
     write,
 )
@@ -182,7 +182,7 @@ def wrapped(text: str, indent: int) -> str:
 
     A line with a word that does not fit, such as a path, is not broken.
     """
-    width = None if wide() else terminal_width(sys.stdout)
+    width = None if wide() else output_width()
     if width is None or len(text) <= width or max(map(len, text.split())) > width - indent:
         return text
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
@@ -260,7 +260,7 @@ def table(
         for index, (header, *values) in enumerate(zip(headers, *rows, strict=True))
         if not all(map(missing, values))
     ]
-    width = None if wide() or wants_json() else terminal_width(sys.stderr if error else sys.stdout)
+    width = None if wide() or wants_json() else output_width(error=error)
     if width is not None and columns:
         columns = _fitted(columns, width - len(indent), leaving)
     filled = [_align(column, statuses, error=error) for column in columns]

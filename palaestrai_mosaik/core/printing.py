@@ -138,6 +138,11 @@ def terminal_width(stream: TextIO) -> int | None:
         return None
 
 
+def output_width(*, error: bool = False) -> int | None:
+    """Return the columns of the terminal of standard output, or of standard error; ``None`` in a pipe or a file."""
+    return terminal_width(sys.stderr if error else sys.stdout)
+
+
 class Printable(str):
     """Text that is printed unchanged: it is escaped already, apart from our colours."""
 
@@ -394,10 +399,10 @@ class Bar:
 
     def _least(self) -> int:
         """Return the width of the line with the shortest bar and some growth of the numbers."""
-        figures = self.tqdm.format_dict
+        figures = {**self.tqdm.format_dict, "ncols": None}
         if figures["bar_format"]:
             figures["bar_format"] = figures["bar_format"].replace("{bar}", "")
-        return len(self.tqdm.format_meter(**figures | {"ncols": None})) + _SHORTEST_BAR
+        return len(self.tqdm.format_meter(**figures)) + _SHORTEST_BAR
 
     def close(self) -> None:
         """End the bar."""

@@ -92,7 +92,7 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     # four and a half is the mean of 1, 2, ..., 9, 0; taking turns, one agent gets 1, 3, ..., 9
     assert train[4:7] == ["all", "episodes", "done"]
     assert train[8:] == ["mighty_defender", "4.5,", "evil_attacker", "4.5"]
-    assert test[5:] == ["mighty_defender", "5,", "evil_attacker", "4"]
+    assert test[8:] == ["mighty_defender", "5,", "evil_attacker", "4"]
     assert f"instance {uid}, results in {workplace / 'palaestrai-results'}" in out
     assert out.endswith(f"next: palaestrai-mosaik show {uid}\n")
     # the time of the run is what 'show' says of it
