@@ -81,7 +81,7 @@ COMMANDS = (
     ("palaestrai-mosaik verify --all", ("verify", "runs read")),
     ("palaestrai-mosaik verify latest", ("verify", "parts read")),
     ("palaestrai-mosaik export latest there", ("export", "parts copied")),
-    ("palaestrai-mosaik delete latest --yes", ("delete", "runs deleted")),
+    ("palaestrai-mosaik delete latest --yes", ("delete", "run deleted")),
 )
 
 
