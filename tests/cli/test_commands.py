@@ -99,7 +99,7 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     assert main(["show", uid]) == 0
     recorded = re.search(rf", took {seconds}\n", capsys.readouterr().out)[1]
     assert abs(float(took) - float(recorded)) <= 0.1
-    assert "phase train: 1 worker(s), 3 episode(s) each" in err
+    assert "phase train: 1 worker, 3 episodes" in err
 
 
 def test_the_next_command_names_a_store_that_is_not_the_usual_one(workplace, capsys, monkeypatch):
