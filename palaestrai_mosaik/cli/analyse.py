@@ -37,6 +37,7 @@ from .output import (
     table,
     wants_json,
     warn,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -340,7 +341,11 @@ def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:
         yield _wide(strongest.merge(pairs, on=["factor", "factor2"], sort=False), ["factor", "factor2"])
         if len(order) > len(strongest):
             yield f"  and {count(len(order) - len(strongest), 'weaker pair')}"
-    yield from (f"  {note}" for note in result.notes)
+    yield from (wrapped(f"  {note}", 4) for note in result.notes)
+
+
+#: by index, its title
+_TITLES = {"p_adjusted": "p (adjusted)"}
 
 
 def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
@@ -351,7 +356,7 @@ def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
         where = tuple(row[key] for key in keys)
         cells.setdefault(where, {})[str(row["index"])] = [row["value"], interval(row["low"], row["high"])]
     headers = [*(" x " if key == "factor2" else key for key in keys)]
-    headers += [title for index in indices for title in (index, "")]
+    headers += [title for index in indices for title in (_TITLES.get(index, index), "interval")]
     rows = [
         [*where, *(cell for index in indices for cell in values.get(index, [None, None]))]
         for where, values in cells.items()
@@ -394,6 +399,10 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
         return indices_beside(search.spec, shares, other if search is results else results, progress)
 
 
+#: the columns of the table of importances beside sensitivity indices
+_BESIDE = ("factor", "importance", "rank", *("S1", "interval", "rank"), *("ST", "interval", "rank"))
+
+
 def _beside_lines(beside: Beside) -> Iterator[str]:
     """Yield the printed lines: a table for each outcome, and an explanation."""
     for outcome, frame in beside.tables.items():
@@ -405,10 +414,10 @@ def _beside_lines(beside: Beside) -> Iterator[str]:
                 limits = interval(row[f"{index}_low"], row[f"{index}_high"])
                 cells += [row[index], limits, row[f"{index}_rank"]]
             rows.append(cells)
-        yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
+        yield table(_BESIDE, rows, indent="  ")
     yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
     yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
-    yield from (f"  {note}" for note in beside.notes)
+    yield from (wrapped(f"  {note}", 4) for note in beside.notes)
 
 
 def _beside_data(beside: Beside) -> dict[str, Any]:
@@ -466,7 +475,7 @@ def _discovery_lines(discovery: Discovery) -> Iterator[str]:
             [_limit(row) for row in box.limits.to_dict("records")],
             indent="    ",
         )
-    yield from (f"  {note}" for note in discovery.notes)
+    yield from (wrapped(f"  {note}", 4) for note in discovery.notes)
 
 
 def _figures(box: FoundBox) -> str:
@@ -521,7 +530,7 @@ def robustness_lines(robustness: Robustness) -> Iterator[str]:
     metrics = list(dict.fromkeys(robustness.table["metric"]))
     headers = ["level", "scenarios"]
     for metric in metrics:
-        headers += [METRIC_TITLES.get(metric, metric), "", ""]
+        headers += [METRIC_TITLES.get(metric, metric), "best", "interval"]
     cells: dict[str, list[Any]] = {}
     for row in robustness.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])

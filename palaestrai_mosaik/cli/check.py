@@ -32,6 +32,8 @@ from .output import (
     status,
     wants_json,
     warn,
+    wide,
+    wrapped,
 )
 
 
@@ -61,12 +63,14 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
     earlier: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
-        say_unless_quiet(describe(document), end="")
     except DocumentError as error:
         if error.partial is None:
             return _report(path, error.problems, [])
         document, earlier = error.partial, error.problems
-    problems, warnings = _find_problems(document, earlier, environments)
+    problems, warnings, matched = _find_problems(document, earlier, environments)
+    if isinstance(document, RunDocument):
+        lines = describe(matched, whole=wide()).splitlines()
+        say_unless_quiet(*(wrapped(line, len(line) - len(line.lstrip()) + 4) for line in lines))
     warn(*warnings)
     if isinstance(document, RunDocument):
         note(*document.notes)
@@ -84,8 +88,8 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
 
 def _find_problems(
     document: RunDocument | PartialDocument, earlier: Sequence[Problem], environments: bool
-) -> tuple[Sequence[Problem], Sequence[Problem]]:
-    """Return all problems, including the ``earlier`` ones, and the warnings."""
+) -> tuple[Sequence[Problem], Sequence[Problem], RunDocument]:
+    """Return all problems, including the ``earlier`` ones, the warnings, and the document, if possible without patterns."""
     from palaestrai_mosaik.runner.factory import BASES, class_of
     from palaestrai_mosaik.runner.preflight import check_setup
 
@@ -94,7 +98,7 @@ def _find_problems(
     whole = document.document if isinstance(document, PartialDocument) else document
     problems = {*earlier, *check_classes(whole, BASES, class_of)}
     in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
-    return in_order, [*whole.warnings, *hook_warnings(whole, class_of)]
+    return in_order, [*whole.warnings, *hook_warnings(whole, class_of)], whole
 
 
 def _data(path: str, problems: Sequence[Problem], warnings: Sequence[Problem]) -> dict[str, Any]:

@@ -90,6 +90,9 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
             default=0,
             help="also print what the program does and how long it takes, and tracebacks of errors; -vv: all",
         )
+        sub.add_argument(
+            "--wide", action="store_true", help="print tables and lists whole, however narrow the terminal is"
+        )
         sub.set_defaults(function=function)
         return sub
 
@@ -144,7 +147,8 @@ def call(
         options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
-    with using(Options(options.pop("quiet"), options.pop("verbose"), options.pop("as_json", False))):
+    as_json, is_wide = options.pop("as_json", False), options.pop("wide")
+    with using(Options(options.pop("quiet"), options.pop("verbose"), as_json, is_wide)):
         return _execute(parser.prog, options, complete)
 
 

@@ -21,7 +21,7 @@ from .analyse import (
     write_table,
 )
 from .common import find_folder
-from .output import answer, interval, number, say, say_unless_quiet, select, table, warn
+from .output import answer, interval, number, say, say_unless_quiet, select, table, warn, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
     from palaestrai_mosaik.arsenai.analysis.results import Results
 
+# the columns of the table of pairs
+_PAIR = (
+    *("pair", "n", "lost", "difference", "interval", "p", "p (Holm)", "better"),
+    *("improvement", "interval", "p (improvement)"),
+)
 # printed instead of an interval if all values are equal
 _EQUAL = "all equal"
 # the frames of a comparison, with one file each
@@ -138,7 +143,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         runs = int(comparison.levels["n"].sum())
         yield f"  all {runs:,} runs gave {number(comparison.constant)}: there is nothing to compare"
         return
-    aggregates = ("mean", "", "IQM", "", "median", "")
+    aggregates = ("mean", "interval", "IQM", "interval", "median", "interval")
     unequal = () if comparison.equal_settings else ("settings",)
     yield table(
         ("level", "runs", "lost", *unequal, *aggregates, "std"),
@@ -147,11 +152,11 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     )
     yield ""
     yield table(
-        ("pair", "n", "lost", "difference", "", "p", "p (Holm)", "better", "improvement", "", "p"),
+        _PAIR,
         [_pair(row) for row in comparison.pairs.to_dict("records")],
         indent="  ",
     )
-    yield from (f"  {note}" for note in comparison.notes)
+    yield from (wrapped(f"  {note}", 4) for note in comparison.notes)
 
 
 def _level(row: dict[Any, Any], columns: Sequence[str]) -> tuple[Any, ...]:

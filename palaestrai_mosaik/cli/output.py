@@ -2,7 +2,7 @@
 
 The common options are handled here. ``--quiet`` suppresses summaries and progress, ``--json`` suppresses progress, and
 ``--verbose`` prints the package's log and tracebacks on standard error. On a terminal, statuses, errors and warnings
-are coloured.
+are coloured, and tables fit its width unless ``--wide`` is given.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime
 from numbers import Integral, Real
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import Problem
@@ -26,8 +27,10 @@ from palaestrai_mosaik.core.printing import (
     LogPrinter,
     Printable,
     one_line,
+    output_width,
     printable,
     shorten,
+    shorten_word,
     unclaimed_log_printed,
     write,
 )
@@ -55,20 +58,26 @@ class Options:
     quiet: bool = False
     verbose: int = 0
     as_json: bool = False
+    wide: bool = False
 
 
 _DEFAULT = Options()
 _OPTIONS: ContextVar[Options] = ContextVar("options of output")
+#: the titles of columns that had no room on the terminal, in the order in which they left
+_LEFT_OUT: ContextVar[dict[str, None]] = ContextVar("columns left out")
 
 
 @contextmanager
 def using(options: Options) -> Iterator[None]:
     """Apply ``options`` to the output inside the block."""
-    token = _OPTIONS.set(options)
+    token, left_out = _OPTIONS.set(options), _LEFT_OUT.set({})
     try:
         with unclaimed_log_printed(), _logging(options.verbose) if options.verbose else nullcontext():
             yield
+        titles = shorten(", ".join(filter(None, _LEFT_OUT.get())), _TITLES)
+        say_unless_quiet(*[f"no room for {titles} (--wide shows all)"] * bool(titles), error=True)
     finally:
+        _LEFT_OUT.reset(left_out)
         _OPTIONS.reset(token)
 
 
@@ -85,6 +94,11 @@ def without_progress() -> bool:
 def verbose() -> bool:
     """Return whether the log and tracebacks are printed."""
     return _OPTIONS.get(_DEFAULT).verbose > 0
+
+
+def wide() -> bool:
+    """Return whether tables and lists are printed whole, however narrow the terminal is."""
+    return _OPTIONS.get(_DEFAULT).wide
 
 
 def wants_json() -> bool:
@@ -163,6 +177,18 @@ def print_traceback() -> None:
         say(traceback.format_exc(), error=True, end="")
 
 
+def wrapped(text: str, indent: int) -> str:
+    """Break a line at spaces for a terminal of standard output; all but its first part are indented.
+
+    A line with a word that does not fit, such as a path, is not broken.
+    """
+    width = None if wide() else output_width()
+    if width is None or len(text) <= width or max(map(len, text.split())) > width - indent:
+        return text
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(wrap(text, width, subsequent_indent=" " * indent, **options))
+
+
 def count_progress(
     name: str, done: str, unit: str = "run"
 ) -> AbstractContextManager[ProgressCallback | None]:
@@ -194,6 +220,12 @@ def _logging(level: int) -> Iterator[None]:
 
 #: printed for missing values
 NOTHING = "-"
+#: the width to which a long cell is shortened before a column leaves, and that of the last columns
+_CELL, _SHORT_CELL = 20, 8
+#: the width of the list of columns that have left
+_TITLES = 46
+#: the space between columns
+_GAP = "  "
 
 
 def table(
@@ -202,33 +234,103 @@ def table(
     indent: str = "",
     *,
     statuses: str | None = None,
+    leaving: Sequence[str | int] = (),
+    whole: Sequence[str] = (),
     error: bool = False,
 ) -> Printable:
     """Format rows as aligned columns below their headers, with numbers to the right and text to the left.
 
-    Cells are formatted by :func:`text`. Columns without values are omitted. Cells of the column ``statuses`` are
-    coloured if the table goes to a terminal, on standard error with ``error``.
+    Cells are formatted by :func:`text`. Columns without values are omitted. On a terminal, a table that is too wide is
+    fitted, unless ``--wide`` is given: long names and texts are shortened, then columns leave. In a pipe or a file it
+    is whole.
+
+    Args:
+        headers: the titles of the columns.
+        rows: the cells of each row.
+        indent: the beginning of each line.
+        statuses: the column whose cells are coloured on a terminal.
+        leaving: the columns that leave first, by title or index; the others follow, from the right. The first column
+            and those in ``whole`` stay.
+        whole: the columns whose cells are never shortened.
+        error: whether the table goes to standard error.
     """
-    columns = []
-    # without rows, there are no columns
-    for header, *values in zip(headers, *rows, strict=True):
-        if all(map(missing, values)):
-            continue
-        filled = _align(header, values)
-        if header == statuses:
-            filled[1:] = (
-                status(cell, text(value), error=error) for cell, value in zip(filled[1:], values, strict=True)
-            )
-        columns.append(filled)
-    return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
+    columns = [
+        _Column(index, header, values, header in whole)
+        # without rows, there are no columns
+        for index, (header, *values) in enumerate(zip(headers, *rows, strict=True))
+        if not all(map(missing, values))
+    ]
+    width = None if wide() or wants_json() else output_width(error=error)
+    if width is not None and columns:
+        columns = _fitted(columns, width - len(indent), leaving)
+    filled = [_align(column, statuses, error=error) for column in columns]
+    return Printable("\n".join((indent + _GAP.join(line)).rstrip() for line in zip(*filled, strict=True)))
 
 
-def _align(header: str, values: Sequence[Any]) -> list[str]:
-    """Return the cells of a column in equal width: the header and the values."""
-    cells = [text(header), *map(text, values)]
-    width = max(map(len, cells))
-    right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+class _Column:
+    """A column of a table: its title and its cells as text, with the width that they need."""
+
+    def __init__(self, index: int, header: str, values: Sequence[Any], whole: bool):
+        self.index, self.header, self.whole = index, header, whole
+        self.values, self.cells = values, [text(header), *map(text, values)]
+        self.numeric = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
+
+    @property
+    def width(self) -> int:
+        """The width of the longest cell."""
+        return max(map(len, self.cells))
+
+    def least(self, cell: int) -> int:
+        """Return the width when long cells are shortened to ``cell`` characters."""
+        return self.width if self.numeric or self.whole else min(self.width, cell)
+
+    def shorten(self, width: int) -> None:
+        """Shorten the cells: names in the middle to a pattern, other text at the end, first by its parentheses."""
+        for index, cell in enumerate(self.cells):
+            if " " not in cell:
+                self.cells[index] = shorten_word(cell, width)
+            elif len(cell) > width:
+                begin = cell.partition(" (")[0]
+                self.cells[index] = begin if len(begin) <= width else shorten(cell, width)
+
+
+def _fitted(columns: list[_Column], width: int, leaving: Sequence[str | int]) -> list[_Column]:
+    """Return the columns that fit into ``width``, with shortened cells; note those that have left."""
+    first = [column for name in leaving for column in columns if name in (column.header, column.index)]
+    others = [column for column in reversed(columns) if column not in first]
+    order = [column for column in (*first, *others) if not column.whole and column is not columns[0]]
+    left = list(columns)
+    # where the least important columns are named, the others are shortened more before they leave
+    while order and _width_of(left, _SHORT_CELL if leaving and order[0] not in first else _CELL) > width:
+        column = order.pop(0)
+        left.remove(column)
+        _LEFT_OUT.get({})[column.header] = None
+    for cell in (_CELL, _SHORT_CELL):
+        while (excess := _width_of(left, None) - width) > 0:
+            longest = max(left, key=lambda column: column.width - column.least(cell))
+            least = max(longest.width - excess, longest.least(cell))
+            if longest.width == least:
+                break
+            longest.shorten(least)
+    return left
+
+
+def _width_of(columns: Sequence[_Column], cell: int | None) -> int:
+    """Return the width of a line, with long cells shortened to ``cell`` characters."""
+    widths = (column.width if cell is None else column.least(cell) for column in columns)
+    return sum(widths) + len(_GAP) * (len(columns) - 1)
+
+
+def _align(column: _Column, statuses: str | None, *, error: bool) -> list[str]:
+    """Return the cells of a column in equal width, with colours if it has statuses."""
+    width = column.width
+    cells = [cell.rjust(width) if column.numeric else cell.ljust(width) for cell in column.cells]
+    if column.header == statuses:
+        cells[1:] = (
+            status(cell, text(value), error=error)
+            for cell, value in zip(cells[1:], column.values, strict=True)
+        )
+    return cells
 
 
 def text(value: Any) -> str:

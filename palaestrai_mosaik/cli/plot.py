@@ -10,7 +10,7 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FINISHED, ContractError, DocumentError, PalaestraiMosaikError
 
 from .common import named_after
-from .output import answer, say, say_unless_quiet, wants_json
+from .output import answer, say, say_unless_quiet, wants_json, wide
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.plot import LearningChoice
@@ -40,14 +40,14 @@ def graph(document: str, phase: int | str, output: str | None, settings: Sequenc
     if wants_json():
         answer(graph_data(world))
     elif output is None:
-        say(graph_text(world), end="")
+        say(graph_text(world, whole=wide()), end="")
     if output is None:
         return FINISHED
     if Path(output).suffix.lower() != ".txt":
         draw_graph(world, output)
     else:
         try:
-            files.write_text(output, graph_text(world))
+            files.write_text(output, graph_text(world, whole=wide()))
         except OSError as error:
             raise PalaestraiMosaikError(f"cannot write {output}: {error.strerror}") from error
     say_unless_quiet(output)

@@ -80,7 +80,7 @@ def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> Non
     """Print a table with a row for each of the first runs and a column for each key."""
     runs = list(items)
     rows = [[_cell(value) for value in item.values()] for item in runs[:_LISTED]]
-    say(table(list(runs[0]), rows, indent="  "), error=error)
+    say(table(list(runs[0]), rows, indent="  ", whole=("run",), leaving=("log",), error=error), error=error)
     if len(runs) > _LISTED:
         say(f"  and {len(runs) - _LISTED:,} more: see arsenai status", error=error)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FINISHED
-from palaestrai_mosaik.core.printing import Printable, count
+from palaestrai_mosaik.core.printing import Printable, count, counted_by_pattern
 from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.types.endings import ending
 
-from .output import answer, compose, duration, rows_of, say, status, table, wants_json
+from .output import answer, compose, duration, rows_of, say, status, table, wants_json, wide, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ def show(
             return FINISHED
         say(*_header(store, uid))
         _print_section("phases", _phase_table(phases, episodes))
+        _print_section("agents", _agent_table(bodies))
         for row in rows_of(phases):
             title = f"phase {row.phase} {row.name!r}"
             _print_section(f"bodies in {title}", _body_lines(bodies[bodies["phase"] == row.phase]))
@@ -99,7 +101,7 @@ def _steps_data(
     return data
 
 
-def _header(store: Store, uid: str) -> Iterator[Printable]:
+def _header(store: Store, uid: str) -> Iterator[str]:
     run = store.runs(uid).iloc[0]
     ended = (
         "" if run["ended"] is None or run["ended"] != run["ended"] else f", took {duration(run['duration'])}"
@@ -117,9 +119,10 @@ def _header(store: Store, uid: str) -> Iterator[Printable]:
     ]
     if run["experiment"]:
         rows.insert(2, ("experiment", run["experiment"]))
-    width = max(len(title) for title, _ in rows)
+    indent = max(len(title) for title, _ in rows) + 2
     for title, value in rows:
-        yield compose(f"{title.ljust(width)}  ", value)
+        line = compose(title.ljust(indent), value)
+        yield line if isinstance(value, Printable) else wrapped(line, indent)
 
 
 def _print_section(title: str, text: str) -> None:
@@ -139,12 +142,36 @@ def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
             row.workers,
             _of(row.episodes_done, row.episodes, row.workers),
             int(done.get(row.phase, 0)),
-            row.reason,
+            ending(row.reason) if isinstance(row.reason, str) else None,
         )
         for row in rows_of(phases)
     ]
-    headers = ("", "phase", "mode", "controller", "workers", "episodes", "steps", "ended by")
-    return table(headers, rows, indent="  ")
+    headers = ("phase", "name", "mode", "controller", "workers", "episodes", "steps", "ended by")
+    return table(headers, rows, indent="  ", leaving=("workers", "controller", "mode"), whole=("name",))
+
+
+def _agent_table(bodies: pd.DataFrame) -> str:
+    """Format the sensors and actuators of agents as rows, with the phases if they differ between phases."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows_of(bodies):
+        channels = (
+            ", ".join(uids) if wide() else counted_by_pattern(uids) for uids in (row.sensors, row.actuators)
+        )
+        groups.setdefault((row.agent, *channels), []).append(str(row.phase))
+    phases = {
+        agent: dict.fromkeys(map(str, bodies.loc[bodies["agent"] == agent, "phase"])) for agent, *_ in groups
+    }
+    rows = [
+        (
+            agent,
+            None if len({*phases[agent]}) == len({*where}) else ", ".join(dict.fromkeys(where)),
+            sensors,
+            actuators,
+        )
+        for (agent, sensors, actuators), where in groups.items()
+    ]
+    headers = ("agent", "in phases", "sensors", "actuators")
+    return table(headers, rows, indent="  ", whole=("agent",))
 
 
 def _of(done: int, planned: Any, workers: int) -> str:
@@ -174,6 +201,7 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
     titles = ["worker", "episode", "after episodes", "steps", "ended by", "agent"]
     titles += ["objective mean", "sum", "min", "max"]
     titles += rewards.values()
+    least = [*reversed(rewards.values()), "min", "max", "sum", "ended by"]
     rows: list[list[Any]] = []
     last = None
     row: Any
@@ -181,13 +209,13 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
         key = (row["worker"], row["episode"])
         after = None if every is None else every * (row["episode"] + 1)
         start: list[Any] = [row["worker"] if several else None, row["episode"], after]
-        start += [row["steps"], row["ended_by"]]
+        start += [row["steps"], ending(row["ended_by"], episode=True)]
         if key == last:
             start = [None if value is None else "" for value in start]
         last = key
         values = [row.get(f"objective_{moment}") for moment in ("mean", "sum", "min", "max")]
         rows.append([*start, row["agent"], *values, *(row[name] for name in rewards)])
-    return table(titles, rows, indent="  ")
+    return table(titles, rows, indent="  ", leaving=least)
 
 
 def _reward_columns(frame: pd.DataFrame, ending: str) -> dict[str, str]:
@@ -268,7 +296,12 @@ def _steps_table(frame: pd.DataFrame, number: int) -> str:
     rows: list[list[Any]] = [[name, *frame[name]] for name in names]
     if len(frame) > 2 * number:
         rows = [[name, *values[:number], "...", *values[-number:]] for name, *values in rows]
-    text = table(["" for _ in rows[0]], rows, indent="  ").partition("\n")[2]
+    columns = len(rows[0])
+    # those in the middle leave first
+    middle = sorted(range(1, columns), key=lambda index: abs(index - columns / 2))
+    dots = [index for index in middle if rows[0][index] == "..."]
+    leaving = [index for index in middle if index not in dots]
+    text = table(["" for _ in rows[0]], rows, indent="  ", leaving=leaving).partition("\n")[2]
     return text + (f"\n  and {count(left_out, 'more value')} (see export)" if left_out > 0 else "")
 
 

@@ -35,6 +35,7 @@ from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
+from palaestrai_mosaik.types.endings import ending
 
 from .common import print_problems, store_option
 from .output import (
@@ -429,13 +430,15 @@ def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
         (
             *(phase.phase, phase.episodes, phase.steps),
             round((phase.steps - phase.carried) / phase.seconds) if phase.seconds else None,
-            *(phase.ended_by, _objectives(phase.objectives)),
+            *(ending(phase.ended_by), _objectives(phase.objectives)),
         )
         for phase in tally.phases
     ]
     if rows:
-        headers = ("phase", "episodes", "steps", "steps/s", "ended by", "mean objective of the last episode")
-        say_unless_quiet(table(headers, rows, indent="  "))
+        headers = ("phase", "episodes", "steps", "steps/s", "ended by", "mean objective, last episode")
+        say_unless_quiet(
+            table(headers, rows, indent="  ", leaving=("ended by", "steps/s"), whole=headers[-1:])
+        )
 
 
 def _objectives(objectives: dict[str, float]) -> str:

@@ -41,6 +41,10 @@ _IMPORTED = {
 }
 
 
+#: columns of ``list`` that have no room on a narrow terminal first; the run's id has the time of its start
+_LEAST = ("phases", "episodes", "duration", "steps", "started")
+
+
 def list_runs(
     location: StoreLocation,
     *,
@@ -100,7 +104,7 @@ def _run_table(runs: pd.DataFrame) -> Printable:
         )
         for run in rows_of(runs)
     ]
-    return table(headers, rows, statuses="status")
+    return table(headers, rows, statuses="status", leaving=_LEAST, whole=("run", "status"))
 
 
 def _objective(run: Any) -> tuple[float | None, str | None]:

@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TextIO
@@ -27,8 +28,16 @@ _OBEYED = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 
+#: numbers in names; its split alternates between texts and numbers
+_NUMBERS = re.compile(r"(\d+)")
+
+#: numbers in messages, with the space around them
+_FIGURES = re.compile(r"\s+|[-+]?\d[\d.]*(?:e[-+]?\d+)?")
+
 #: the maximum length of a message, which may quote any text of a document
 LONGEST_MESSAGE = 2000
+#: the maximum length of a message that is printed again, with how often it came
+LONGEST_REMINDER = 100
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -49,6 +58,47 @@ def joined(names: Sequence[str]) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut ``text`` to ``width`` characters; the last three of a shortened text are dots."""
     return text if len(text) <= width else text[: width - 3].rstrip() + "..."
+
+
+def shorten_word(text: str, width: int) -> str:
+    """Cut the middle of a name to ``width`` characters: ``rural_*_0012`` is a shell pattern that matches it."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}*{text[len(text) - tail :]}"
+
+
+def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
+    """Group names that differ only in numbers by their pattern, in order of first appearance.
+
+    The numbers that differ within a group are replaced: ``bus-1.vm_pu`` and ``bus-2.vm_pu`` are ``bus-*.vm_pu``, which
+    a shell pattern of a document matches.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        groups.setdefault(tuple(_NUMBERS.split(name)[::2]), []).append(name)
+    patterns: dict[str, list[str]] = {}
+    for texts, members in groups.items():
+        columns = [
+            set(numbers) for numbers in zip(*(_NUMBERS.split(name)[1::2] for name in members), strict=True)
+        ]
+        numbers = [values.pop() if len(values) == 1 else "*" for values in columns]
+        pattern = "".join(part for pair in zip(texts, [*numbers, ""], strict=True) for part in pair)
+        patterns.setdefault(pattern, []).extend(members)
+    return patterns
+
+
+def counted_by_pattern(names: Iterable[str], most: int | None = None) -> str:
+    """Format names, those that differ only in numbers with their count: ``sgen-*.vm_pu: 9, trafo-0.loading``.
+
+    ``most`` is the maximum number of patterns.
+    """
+    groups = by_pattern(names)
+    texts = [
+        pattern if len(members) == 1 else f"{pattern}: {len(members):,}"
+        for pattern, members in groups.items()
+    ]
+    return listed(texts, most or len(texts))
 
 
 def abridge(text: str) -> str:
@@ -72,6 +122,25 @@ def escape_control_characters(text: str) -> str:
 
 #: the bars that are hidden during other output
 _giving_way: list[Bar] = []
+#: the form of a bar that has no room for the bar itself
+_NARROW = "{desc} {n_fmt}/{total_fmt}{postfix}"
+#: the width of the shortest bar, with room for numbers that grow
+_SHORTEST_BAR = 4
+#: the width of a terminal that does not know its own
+_WIDTH = 80
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the number of columns of a terminal, or ``None`` if ``stream`` is not one."""
+    try:
+        return (os.get_terminal_size(stream.fileno()).columns or _WIDTH) if stream.isatty() else None
+    except (OSError, ValueError):
+        return None
+
+
+def output_width(*, error: bool = False) -> int | None:
+    """Return the columns of the terminal of standard output, or of standard error; ``None`` in a pipe or a file."""
+    return terminal_width(sys.stderr if error else sys.stdout)
 
 
 class Printable(str):
@@ -175,15 +244,87 @@ class LogPrinter(logging.Handler):
             self.handleError(record)
 
 
+class _Once(LogPrinter):
+    """Prints messages that differ only in numbers once, and at the end how often they came."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        #: by the text without numbers, the first message and how often it came
+        self._messages: dict[str, tuple[str, int]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print ``record``, unless a similar one was printed."""
+        try:
+            text = self.format(record)
+            key = _FIGURES.sub("", text)
+        except Exception:
+            self.handleError(record)
+            return
+        first, before = self._messages.get(key, (text, 0))
+        self._messages[key] = first, before + 1
+        if not before:
+            write(text, sys.stderr)
+
+    def print_counts(self) -> None:
+        """Print how often each message came that came several times."""
+        for text, times in self._messages.values():
+            if times > 1:
+                line = shorten(text.strip().split("\n")[0], LONGEST_REMINDER)
+                write(f"{line} ({times:,} times)", sys.stderr)
+
+
+class _WarningLog:
+    """Passes Python's warnings on to the log ``py.warnings``; each instance is used once."""
+
+    def __init__(self) -> None:
+        self._before = warnings.showwarning
+
+    def __call__(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if file is not None:
+            self._before(message, category, filename, lineno, file, line)
+            return
+        logging.getLogger("py.warnings").warning(
+            "%s (%s, %s:%d)", message, category.__name__, filename, lineno
+        )
+
+    def __enter__(self) -> None:
+        warnings.showwarning = self
+
+    def __exit__(self, *error: object) -> None:
+        if warnings.showwarning is self:
+            warnings.showwarning = self._before
+
+
+def print_warnings(texts: Iterable[str]) -> None:
+    """Print warnings of another process like unclaimed ones of this process."""
+    for text in texts:
+        if logging.lastResort is not None:
+            logging.lastResort.handle(logging.LogRecord("", logging.WARNING, "", 0, "%s", (text,), None))
+
+
 @contextmanager
-def unclaimed_log_printed() -> Iterator[None]:
-    """Print warnings without a handler by :func:`write`, which Python would print by itself."""
-    before = logging.lastResort
-    logging.lastResort = LogPrinter(logging.WARNING)
+def unclaimed_log_printed(handler: logging.Handler | None = None) -> Iterator[None]:
+    """Print warnings without a handler, and those of Python, once by :func:`write`; Python would print each.
+
+    Args:
+        handler: takes them instead.
+    """
+    before, once = logging.lastResort, _Once()
+    logging.lastResort = handler or once
     try:
-        yield
+        with _WarningLog():
+            yield
     finally:
         logging.lastResort = before
+        once.print_counts()
 
 
 class Bar:
@@ -210,8 +351,10 @@ class Bar:
     ):
         from tqdm import tqdm
 
+        name = shorten_word(one_line(name), max(8, (terminal_width(stream) or _WIDTH) // 3))
+        self._form = options.get("bar_format")
         self.tqdm: tqdm[Any] = tqdm(
-            total=total, desc=one_line(name), unit=unit, file=_Guarded(stream), dynamic_ncols=True, **options
+            total=total, desc=name, unit=unit, file=_Guarded(stream), dynamic_ncols=True, **options
         )
         if gives_way:
             _giving_way.append(self)
@@ -227,9 +370,39 @@ class Bar:
         """The number of units counted so far."""
         return int(self.tqdm.n)
 
-    def say(self, text: str, *, refresh: bool = True) -> None:
-        """Show ``text`` behind the bar; without ``refresh``, at its next update."""
-        self.tqdm.set_postfix_str(one_line(text), refresh=refresh)
+    def say(self, *texts: str, needed: int = 1, refresh: bool = True) -> None:
+        """Show ``texts`` behind the bar, the most important one first.
+
+        On a narrow terminal, those at the end are left out, then the bar and what surrounds it, then further texts.
+        The first one is cut only if it does not fit beside the number of units.
+
+        Args:
+            texts: the texts.
+            needed: the number of texts that are more important than the bar.
+            refresh: show them at once, not at the next update.
+        """
+        parts = [one_line(text) for text in texts if text]
+        columns = self.tqdm.format_dict["ncols"]
+        shown = [(self._form, number) for number in range(len(parts), needed - 1, -1)]
+        shown += [(_NARROW, number) for number in range(len(parts), 0, -1)]
+        for form, number in shown:
+            self.tqdm.bar_format = form
+            self.tqdm.set_postfix_str(", ".join(parts[:number]), refresh=False)
+            if not columns or self._least() <= columns:
+                break
+        else:
+            if parts:
+                room = len(parts[0]) - (self._least() - columns)
+                self.tqdm.set_postfix_str(shorten(parts[0], max(room, 4)), refresh=False)
+        if refresh:
+            self.tqdm.refresh()
+
+    def _least(self) -> int:
+        """Return the width of the line with the shortest bar and some growth of the numbers."""
+        figures = {**self.tqdm.format_dict, "ncols": None}
+        if figures["bar_format"]:
+            figures["bar_format"] = figures["bar_format"].replace("{bar}", "")
+        return len(self.tqdm.format_meter(**figures)) + _SHORTEST_BAR
 
     def close(self) -> None:
         """End the bar."""

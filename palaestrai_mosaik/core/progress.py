@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from palaestrai_mosaik.core.printing import Bar, one_line, write
+from palaestrai_mosaik.core.printing import Bar, count, one_line, write
 
 #: called with the number of things done, and the total
 ProgressCallback = Callable[[int, int], object]
@@ -72,10 +72,10 @@ class Display:
             self._bar.update(done - self._bar.count, total)
         return self._bar is not None
 
-    def say(self, text: str, *, refresh: bool = True) -> None:
-        """Show ``text`` behind the bar; without ``refresh``, at its next update."""
+    def say(self, *texts: str, needed: int = 1, refresh: bool = True) -> None:
+        """Show ``texts`` behind the bar; see :meth:`~palaestrai_mosaik.core.printing.Bar.say`."""
         if self._bar is not None:
-            self._bar.say(text, refresh=refresh)
+            self._bar.say(*texts, needed=needed, refresh=refresh)
 
     def close(self) -> None:
         """End the bar."""
@@ -102,7 +102,7 @@ class CountProgress:
         if done >= total:
             self._display.close()
         elif self._display.due() is not None:
-            self._display.line(f"{done:,} of {total:,} {self._unit}s {self._done}")
+            self._display.line(f"{done:,} of {count(total, self._unit)} {self._done}")
             if not self._display.move(done, total):
                 # we decide when to show it, not tqdm
                 options: dict[str, Any] = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}

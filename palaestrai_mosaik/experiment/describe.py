@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from palaestrai_mosaik.core.printing import counted_by_pattern
 from palaestrai_mosaik.types.control import Mode
 
 from .model import (
@@ -20,23 +22,31 @@ from .model import (
     SnapshotSpec,
 )
 
-_SHOWN = 8
+#: the special characters of shell patterns
+_PATTERN = re.compile(r"[*?[{]")
+#: modules of this package in the names of classes
+_MODULES = re.compile(rf"\b{__name__.partition('.')[0]}\.[\w.]+:(?=[A-Z])")
 
 
-def describe(document: RunDocument) -> str:
-    """Describe the document's complete phases, one item per line."""
-    return "\n".join(_lines(document)) + "\n"
+def describe(document: RunDocument, *, whole: bool = False) -> str:
+    """Describe the document's complete phases, one item per line.
+
+    Sensors and actuators are counted by pattern, and classes of this package are named without their module; ``whole``
+    has all names.
+    """
+    text = "\n".join(_lines(document, whole)) + "\n"
+    return text if whole else _MODULES.sub("", text)
 
 
-def _lines(document: RunDocument) -> Iterator[str]:
+def _lines(document: RunDocument, whole: bool) -> Iterator[str]:
     yield f"run {document.uid!r}"
     yield f"  seed {document.seed}, version {document.version}, hash {document.hash[:16]}"
     for phase in document.phases:
-        yield from _phase(phase)
+        yield from _phase(phase, whole)
     yield from _conditions("run_config", document.conditions, "")
 
 
-def _phase(phase: PhaseSpec) -> Iterator[str]:
+def _phase(phase: PhaseSpec, whole: bool) -> Iterator[str]:
     episodes = "episodes not limited" if phase.episodes is None else _count(phase.episodes, "episode")
     workers = _count(phase.workers, "worker")
     yield f"phase {phase.index} {phase.name!r}: {phase.mode.value}, {workers}, {episodes}"
@@ -47,12 +57,13 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
     simulation = phase.simulation
     by = "" if simulation.scheduler == "direct" else f", scheduler {simulation.scheduler}"
     strict = "" if simulation.values == "count" else f", values {simulation.values}"
-    yield f"  simulation {simulation.controller} ({simulation.name}){by}{strict}"
+    name = "" if simulation.name == simulation.controller else f" ({simulation.name})"
+    yield f"  simulation {simulation.controller}{name}{by}{strict}"
     yield from _conditions("conditions", simulation.conditions, "    ")
     for environment in phase.environments:
         yield from _environment(environment)
     for agent in phase.agents:
-        yield from _agent(agent, phase.mode)
+        yield from _agent(agent, phase.mode, whole)
 
 
 def _learning(phase: PhaseSpec) -> Iterator[str]:
@@ -75,16 +86,16 @@ def _environment(environment: EnvironmentSpec) -> Iterator[str]:
         yield f"    frames of {_frames(environment.frames)}"
 
 
-def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
+def _agent(agent: AgentSpec, mode: Mode, whole: bool) -> Iterator[str]:
     yield f"  agent {agent.name!r}"
     yield from _classes(agent, ("muscle", "brain", "objective"))
     for title, ids in (("sensors", agent.sensors), ("actuators", agent.actuators)):
         if ids or not agent.bodies:
-            yield f"    {title} {_ids(ids)}"
+            yield f"    {title}{_ids(ids, whole)}"
     if agent.load is not None:
         yield f"    load {_pairs(agent.load) or 'itself from the previous phase'}"
     yield from (f"    filter {_call(spec.name, spec.params)}" for spec in agent.filters)
-    yield from _bodies(agent)
+    yield from _bodies(agent, whole)
     if mode is Mode.TEST:  # nothing is learned
         return
     yield from (f"    replay {_pairs(asdict(source))}" for source in agent.replay)
@@ -96,7 +107,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value!r}" for key, value in values.items() if value is not None)
 
 
-def _bodies(agent: AgentSpec) -> Iterator[str]:
+def _bodies(agent: AgentSpec, whole: bool) -> Iterator[str]:
     """Yield the bodies of an agent, and their differences from it."""
     number = 0
     for body in agent.bodies:
@@ -106,11 +117,11 @@ def _bodies(agent: AgentSpec) -> Iterator[str]:
         bodies = "1 body" if body.count == 1 else f"{body.count} bodies"
         first = f", {BODY_NUMBER} from {body.first}" if body.first else ""
         yield f"    {bodies} in {body.environment}:{label} {numbers}{first}"
-        for line in _differences(agent, body):
+        for line in _differences(agent, body, whole):
             yield f"      {line}"
 
 
-def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
+def _differences(agent: AgentSpec, body: BodySpec, whole: bool) -> Iterator[str]:
     for key in ("muscle", "objective"):
         spec: ClassSpec | None = getattr(body, key)
         if spec != getattr(agent, key):
@@ -119,14 +130,16 @@ def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
         yield "all sensors and actuators"
     else:
         channels = [(key, getattr(body, key), getattr(agent, key)) for key in ("sensors", "actuators")]
-        yield from (f"{key} {_ids(ids)}" for key, ids, common in channels if ids != common)
+        yield from (f"{key}{_ids(ids, whole)}" for key, ids, common in channels if ids != common)
     if body.filters != agent.filters:
         yield from [f"filter {_call(spec.name, spec.params)}" for spec in body.filters] or ["no filters"]
 
 
-def _ids(ids: tuple[str, ...]) -> str:
-    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    return f"({len(ids)}): {', '.join(ids[:_SHOWN]) or 'none'}{more}"
+def _ids(ids: tuple[str, ...], whole: bool) -> str:
+    names = ", ".join(ids) if whole else counted_by_pattern(ids)
+    # the number of names that a pattern stands for is known once the environments are set up
+    is_counted = names.endswith(f": {len(ids):,}") or any(_PATTERN.search(name) for name in ids)
+    return f"{'' if is_counted else f' ({len(ids)})'}: {names or 'none'}"
 
 
 def _frames(spec: FrameSpec) -> str:

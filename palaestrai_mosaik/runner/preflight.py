@@ -559,7 +559,7 @@ def inspect(document: RunDocument) -> list[Problem]:
 
 def check_setup(
     document: RunDocument | PartialDocument, earlier: Sequence[Problem] = ()
-) -> tuple[list[Problem], list[Problem]]:
+) -> tuple[list[Problem], list[Problem], RunDocument]:
     """Set up a document's environments and agents, and collect all problems, as the command ``check`` does.
 
     Args:
@@ -567,7 +567,8 @@ def check_setup(
         earlier: problems reported while the document was read; they are included in the result.
 
     Returns:
-        All problems in the order of their lines, and all warnings.
+        All problems in the order of their lines, all warnings, and the document with the names that its patterns of
+        sensors and actuators match.
     """
     inspection = Inspection(document, earlier=earlier)
     try:
@@ -576,7 +577,10 @@ def check_setup(
         inspection.environments.close()
     problems = {*earlier, *inspection.problems}
     in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
-    return in_order, [*inspection.document.warnings, *inspection.warnings]
+    matched = {phase.index: phase for phase in inspection.phases}
+    phases = tuple(matched.get(phase.index, phase) for phase in inspection.document.phases)
+    warnings = [*inspection.document.warnings, *inspection.warnings]
+    return in_order, warnings, replace(inspection.document, phases=phases)
 
 
 def check_agents(inspection: Inspection) -> None:

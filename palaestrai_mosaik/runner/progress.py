@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, TextIO
 
+from palaestrai_mosaik.core.printing import count, shorten_word
 from palaestrai_mosaik.core.progress import Display
+from palaestrai_mosaik.types.endings import ending
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.experiment import PhaseSpec
 
     from .worker import EpisodeReport
+
+#: the maximum number of agents whose objectives are shown, and the width of their names behind a bar
+_AGENTS, _NAME_WIDTH = 4, 20
 
 
 class Progress:
@@ -90,21 +96,23 @@ class ShownProgress(Progress):
 
     def _begin(self, phase: str) -> None:
         self._phase = phase
-        self._objectives = ""
+        self._objectives: dict[str, float] = {}
         self.total = self._done = 0
         self.display.restart()
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         self._begin(name)
-        count = "?" if episodes is None else str(episodes)
-        self.display.line(f"phase {name}: {workers} worker(s), {count} episode(s) each")
+        each = "any number of episodes" if episodes is None else count(episodes, "episode")
+        self.display.line(f"phase {name}: {count(workers, 'worker')}, {each}{' each' * (workers > 1)}")
         total = None if episodes is None else episodes * workers
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]"
         self.display.begin(total, name, "episode", bar_format=form)
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
-        done = f"had ended before ({reason})" if reason else "continues"
-        self.display.line(f"phase {name}: {done}, {episodes} episodes and {steps} steps done")
+        done = f"had ended before, {ending(reason)}" if reason else "continues"
+        self.display.line(
+            f"phase {name}: {done}, {count(episodes, 'episode')} and {count(steps, 'step')} done"
+        )
         if not reason:
             self.display.advance(episodes)
 
@@ -119,20 +127,26 @@ class ShownProgress(Progress):
             self._done = self.total
             position = f"worker {worker} episode {episode} step {steps}"
             self.display.line(f"phase {self._phase}: {position}, {rate:.0f} steps/s{self._last_objectives()}")
-            self.display.say(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())
+            self._say(f"step {steps}", f"{rate:.0f} steps/s")
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
-        self._objectives = " ".join(f"{name}={value:.4g}" for name, value in list(objectives.items())[:4])
+        self._objectives = dict(islice(objectives.items(), _AGENTS))
         self.display.advance()
 
     def end_phase(self, name: str, reason: str) -> None:
-        done = f"{self.total} steps in {self.display.seconds:.1f} s"
-        self.display.line(f"phase {name}: over ({reason}), {done}{self._last_objectives()}")
-        self.display.say(f"{done}, {self._objectives or 'over'}")
+        done = f"{count(self.total, 'step')} in {self.display.seconds:.1f} s"
+        self.display.line(f"phase {name}: over, {ending(reason)}, {done}{self._last_objectives()}")
+        self._say(done)
         self.display.close()
 
     def _last_objectives(self) -> str:
-        return f", last objectives {self._objectives}" if self._objectives else ""
+        objectives = " ".join(f"{name}={value:.4g}" for name, value in self._objectives.items())
+        return f", last objectives {objectives}" if objectives else ""
+
+    def _say(self, *texts: str) -> None:
+        """Show the objectives, with short names, and ``texts`` behind the bar."""
+        names = [f"{shorten_word(name, _NAME_WIDTH)}={value:.4g}" for name, value in self._objectives.items()]
+        self.display.say(*names, *texts, needed=len(names))
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:

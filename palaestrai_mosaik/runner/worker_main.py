@@ -30,7 +30,7 @@ from .factory import all_conditions, make_handles
 from .interrupt import Interrupt
 from .run_log import RunLog
 from .worker import EpisodeReport, Worker
-from .worker_messages import Answer, Batch, Continue, End, Rebuild, Restore, Save, Start, WorkerBuffer
+from .worker_messages import Answer, Batch, Continue, End, Rebuild, Restore, Save, Start, Warned, WorkerBuffer
 from .worker_process import read_frame, write_frame
 
 #: seconds to release environments and muscles after the main process is gone; the main process waits slightly longer
@@ -51,6 +51,8 @@ class _WorkerMain:
         self._report: EpisodeReport | None = None
         self._conditions: list[TerminationCondition] = []
         self.worker: Worker | None = None
+        #: warnings for the main process
+        self.warned = Warned()
         self.start: Start
         self.buffer: WorkerBuffer
         threading.Thread(target=self._read, daemon=True).start()
@@ -77,6 +79,7 @@ class _WorkerMain:
         return pickle.loads(frame)
 
     def _send(self, answer: Answer) -> None:
+        answer.warned = self.warned.take()
         try:
             frame = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -245,5 +248,8 @@ def main() -> None:
     use_standard_streams()
     # flush each line, because the process may be killed at any time
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    with contextlib.suppress(KeyboardInterrupt), unclaimed_log_printed(), _InterruptRequest() as interrupt:
-        _WorkerMain(stream_in, stream_out, interrupt).run()
+    with contextlib.suppress(KeyboardInterrupt), _InterruptRequest() as interrupt:
+        main_loop = _WorkerMain(stream_in, stream_out, interrupt)
+        # the main process prints what several workers warn of once
+        with unclaimed_log_printed(main_loop.warned):
+            main_loop.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -73,7 +74,7 @@ class Answer:
 
     ``error`` is the pickled exception, or ``None`` if it cannot be pickled. ``trace`` is its traceback, ``said`` its
     class and message. ``problem`` is the reason for a missing ``state``. ``globals_used`` is set if a global random
-    generator was used.
+    generator was used. ``warned`` has the warnings of the process since its last answer.
     """
 
     batch: Batch | None = None
@@ -84,6 +85,27 @@ class Answer:
     trace: str | None = None
     said: str = ""
     globals_used: bool = False
+    warned: Sequence[str] = ()
+
+
+class Warned(logging.Handler):
+    """Keeps the warnings of a worker process for its next answer."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep ``record`` as text."""
+        try:
+            self._texts.append(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+    def take(self) -> Sequence[str]:
+        """Return and clear the kept warnings."""
+        texts, self._texts = self._texts, []
+        return texts
 
 
 class RemoteError(Exception):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.core.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
 from palaestrai_mosaik.core.importing import limit
+from palaestrai_mosaik.core.printing import print_warnings
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 
@@ -373,6 +374,7 @@ class ProcessWorkerPool:
 
     def _open(self, worker: int) -> Answer:
         answer = pickle.loads(self._waiting[worker].popleft())
+        print_warnings(answer.warned)
         if answer.trace is not None:
             self._fail(worker, answer)
         assert isinstance(answer, Answer)

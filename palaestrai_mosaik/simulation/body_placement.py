@@ -10,7 +10,7 @@ from functools import cached_property
 
 from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective
 from palaestrai_mosaik.core.errors import did_you_mean
-from palaestrai_mosaik.core.printing import listed
+from palaestrai_mosaik.core.printing import counted_by_pattern, listed
 from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 
@@ -271,6 +271,10 @@ class _Placing:
         return f"no {kind[:-1]} {which}{near}; {_offer(self.handles, kind, name)}"
 
 
+#: the maximum number of names of channels, or of patterns, in a message
+_MOST_NAMES = 12
+
+
 def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
     offers = []
     for handle in handles:
@@ -279,6 +283,7 @@ def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
             numbers = (
                 f" for {BODY_NUMBER} from 0 to {handle.batch - 1}" if isinstance(handle, BatchHandle) else ""
             )
-            total = f" ({len(uids)} in all)" if len(uids) > 12 else ""
-            offers.append(f"environment {handle.uid!r} offers {listed(uids, 12) or 'none'}{total}{numbers}")
+            names = ", ".join(uids) if len(uids) <= _MOST_NAMES else counted_by_pattern(uids, _MOST_NAMES)
+            total = f" ({len(uids)} in all)" if len(uids) > _MOST_NAMES else ""
+            offers.append(f"environment {handle.uid!r} offers {names or 'none'}{total}{numbers}")
     return "; ".join(offers) or f"environments are {', '.join(repr(handle.uid) for handle in handles)}"

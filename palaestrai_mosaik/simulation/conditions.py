@@ -24,6 +24,7 @@ from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.core.printing import shorten
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
+from palaestrai_mosaik.types.endings import describe_condition
 
 
 class EpisodeView(Protocol):
@@ -122,6 +123,10 @@ class TerminationCondition:
     of_run: bool = False
     #: its index among the conditions of the run or of the phase
     _place: int = 0
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        describe_condition(cls)
 
     def beside(self, conditions: Sequence[TerminationCondition]) -> None:
         """Learn about the other conditions. Called once, before all other methods.

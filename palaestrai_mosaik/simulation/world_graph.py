@@ -19,7 +19,7 @@ import numpy as np
 from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ContractError, PalaestraiMosaikError, did_you_mean
-from palaestrai_mosaik.core.printing import count, escape_control_characters, shorten
+from palaestrai_mosaik.core.printing import count, counted_by_pattern, escape_control_characters, shorten
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
@@ -63,12 +63,18 @@ def graph_of(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
             entity = data["sid"]
         graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
     # the number of floats of each attribute of an agent, by full id
-    wired = {body.name: body.wired() for body in builder.episode.coordinator.bodies}
+    bodies = {body.name: body for body in builder.episode.coordinator.bodies}
+    wired = {name: body.wired() for name, body in bodies.items()}
     sizes = {
         node: wired.get(node[len(data["sid"]) + 1 :], {})
         for node, data in builder.world.entity_graph.nodes(data=True)
         if data["type"] == "Agent"
     }
+    for node in sizes:
+        body = bodies.get(graph.nodes[node]["entity"])
+        if body is not None:
+            channels = (("reads", body.sensors), ("sets", body.actuators))
+            graph.nodes[node]["channels"] = {verb: layout.uids for verb, layout in channels if layout.uids}
     for source, target, out, into, shifted in builder.connections:
         values = sizes.get(target, {}).get(into, sizes.get(source, {}).get(out))
         graph.add_edge(source, target, source=out, target=into, time_shifted=shifted, values=values)
@@ -378,8 +384,11 @@ def _bodies(agent: AgentSpec, handles: Sequence[EnvironmentHandle]) -> Iterator[
                 yield Body(group.identity(index), _Still(), None, group.channels(index))
 
 
-def graph_text(graph: nx.MultiDiGraph) -> str:
-    """Return the graph as text: simulators, their entities, and the data flows of each."""
+def graph_text(graph: nx.MultiDiGraph, *, whole: bool = False) -> str:
+    """Return the graph as text: simulators, their entities, what agents read and set, and the data flows of each.
+
+    Sensors and actuators are counted by pattern; ``whole`` lists them.
+    """
     picture = summary(graph)
     lines = [
         graph.graph["title"],
@@ -391,6 +400,9 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
         for row in box.rows:
             flows = [flow for flow in picture.flows if flow.source == row.key]
             lines.append(f"  {row.label}")
+            channels = graph.nodes[row.key].get("channels", {}) if row.key in graph else {}
+            for verb, uids in channels.items():
+                lines.append(f"    {verb} {', '.join(uids) if whole else counted_by_pattern(uids)}")
             arrows = [("..>" if flow.time_shifted else "-->", picture.name(flow.target)) for flow in flows]
             width = max((len(target) for _, target in arrows), default=0)
             lines += [

@@ -85,8 +85,10 @@ def _check_run(
     except DocumentError as error:
         if error.partial is None:
             return None, "", error.problems, ()
-        return None, "", *check_setup(error.partial, error.problems)
-    return document.uid, describe(document), *check_setup(document)
+        problems, warnings, _ = check_setup(error.partial, error.problems)
+        return None, "", problems, warnings
+    problems, warnings, matched = check_setup(document)
+    return document.uid, describe(matched), problems, warnings
 
 
 def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, Any]]:

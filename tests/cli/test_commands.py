@@ -90,15 +90,16 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     assert train[:3] == ["train", "3", "30"]
     assert test[:3] == ["test", "1", "10"]
     # four and a half is the mean of 1, 2, ..., 9, 0; taking turns, one agent gets 1, 3, ..., 9
-    assert train[5:] == ["mighty_defender", "4.5,", "evil_attacker", "4.5"]
-    assert test[5:] == ["mighty_defender", "5,", "evil_attacker", "4"]
+    assert train[4:7] == ["all", "episodes", "done"]
+    assert train[8:] == ["mighty_defender", "4.5,", "evil_attacker", "4.5"]
+    assert test[8:] == ["mighty_defender", "5,", "evil_attacker", "4"]
     assert f"instance {uid}, results in {workplace / 'palaestrai-results'}" in out
     assert out.endswith(f"next: palaestrai-mosaik show {uid}\n")
     # the time of the run is what 'show' says of it
     assert main(["show", uid]) == 0
     recorded = re.search(rf", took {seconds}\n", capsys.readouterr().out)[1]
     assert abs(float(took) - float(recorded)) <= 0.1
-    assert "phase train: 1 worker(s), 3 episode(s) each" in err
+    assert "phase train: 1 worker, 3 episodes" in err
 
 
 def test_the_next_command_names_a_store_that_is_not_the_usual_one(workplace, capsys, monkeypatch):
@@ -313,10 +314,10 @@ def test_show_has_phases_episodes_and_outcomes(store, capsys):
     assert main(["show", "dummy", "--store", str(store)]) == 0
     out = capsys.readouterr().out
     assert rows_of(out, "phases") == [
-        ["0", "train", "train", "vanilla", "1", "3 of 3", "30", "VanillaRunGovernorTerminationCondition"],
-        ["1", "test", "test", "taking_turns", "1", "1 of 1", "10", "VanillaRunGovernorTerminationCondition"],
+        ["0", "train", "train", "vanilla", "1", "3 of 3", "30", "all episodes done (VanillaRunGovernor)"],
+        ["1", "test", "test", "taking_turns", "1", "1 of 1", "10", "all episodes done (VanillaRunGovernor)"],
     ]
-    ended = "EnvironmentTerminationCondition"
+    ended = "environment ended (Environment)"
     assert rows_of(out, "episodes of phase 1 'test'") == [
         ["0", "10", ended, "mighty_defender", "5", "25", "1", "9", "5"],
         ["evil_attacker", "4", "20", "0", "8", "4"],

@@ -16,6 +16,7 @@ from palaestrai_mosaik.cli import arsenai, main, output
 from palaestrai_mosaik.core import printing, progress
 from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.progress import CountProgress, PartsProgress
+from palaestrai_mosaik.runner import make_progress
 
 DESIGN = """
 uid: study
@@ -80,7 +81,7 @@ COMMANDS = (
     ("palaestrai-mosaik verify --all", ("verify", "runs read")),
     ("palaestrai-mosaik verify latest", ("verify", "parts read")),
     ("palaestrai-mosaik export latest there", ("export", "parts copied")),
-    ("palaestrai-mosaik delete latest --yes", ("delete", "runs deleted")),
+    ("palaestrai-mosaik delete latest --yes", ("delete", "run deleted")),
 )
 
 
@@ -193,3 +194,38 @@ def test_parts_add_up() -> None:
     inner.end()
     assert calls == [(0, 5), (1, 5), (2, 5), (3, 5), (2, 5), (2, 5), (3, 5)]
     PartsProgress(None, 5).end()
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, **objectives: float) -> str:
+    """Return the last bar of a phase on a terminal."""
+    with terminal(monkeypatch, columns) as got:
+        shown = make_progress()
+        shown.begin_phase("train", 1, 2)
+        for episode in range(2):
+            shown.step(0, episode, 0)
+            shown.episode(0, episode, 95, objectives)
+        shown.end_phase("train", "episodes")
+    lines = re.split(r"[\r\n]+", got().rstrip())
+    assert max(map(len, lines)) <= columns
+    return lines[-1].rstrip()
+
+
+@pytest.mark.parametrize(
+    ("columns", "end"),
+    [
+        (100, ", defender=0.9336, attacker=0.06641, 0 steps in 0.0 s]"),
+        (80, ", defender=0.9336, attacker=0.06641]"),
+        (60, "train 2/2, defender=0.9336, attacker=0.06641"),
+        (40, "train 2/2, defender=0.9336"),
+    ],
+)
+def test_the_bar_of_a_phase_keeps_the_objective(
+    columns: int, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bar = drawn(monkeypatch, columns, defender=0.93359, attacker=0.06641)
+    assert bar.endswith(end), bar
+
+
+def test_long_names_are_shortened_in_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    bar = drawn(monkeypatch, 60, controller_of_the_western_inverters=-1234.5678)
+    assert bar == "train 2/2, controller*inverters=-1235, 0 steps in 0.0 s"

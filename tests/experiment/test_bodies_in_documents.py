@@ -469,11 +469,11 @@ def test_describe_shows_bodies() -> None:
       all sensors and actuators
     1 body in arena: 'left' number 64
       objective a:O(sign=-1)
-      sensors (1): arena.left.*
+      sensors: arena.left.*
       actuators (1): arena.left.u
     4 bodies in cells: numbers 65 to 68, {body} from 8
-      sensors (1): cells.{body}.*
-      actuators (1): cells.{body}.u
+      sensors: cells.{body}.*
+      actuators: cells.{body}.u
       no filters
     1 body in arena: number 69
       muscle a:Other()

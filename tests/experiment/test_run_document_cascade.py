@@ -259,8 +259,8 @@ def test_describe_shows_what_the_cascade_made(minimal) -> None:
     assert second.startswith(": test, 2 workers, 5 episodes\n")
     assert "environment 'world': worlds:World(size=3)" in second
     assert "brain brains:Brain(rate=0.5)" in second
-    assert "sensors (20): world.0, world.1," in second
-    assert "and 12 more" in second
+    assert "    sensors: world.*: 20\n" in second
+    assert "    sensors (20): world.0, world.1," in describe(from_mapping(minimal), whole=True)
     assert "ends:RunEnd()" in second
 
 

@@ -31,10 +31,14 @@ coordinator: the agents' coordinator
 
 agent-0: agent 'mighty_defender', palaestrai_mosaik.agent.library.dummy:DummyMuscle
   mighty_defender [Agent]
+    reads myenv.*: 5
+    sets myenv.*: 5
     ..> 0-myenv.myenv  setpoints (5 values)
 
 agent-1: agent 'evil_attacker', palaestrai_mosaik.agent.library.dummy:DummyMuscle
   evil_attacker [Agent]
+    reads myenv.*: 5
+    sets myenv.*: 5
     ..> 0-myenv.myenv  setpoints (5 values)
 
 --> arrives at the same time    ..> time-shifted: arrives at the next step

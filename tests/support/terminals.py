@@ -16,10 +16,10 @@ import pytest
 
 
 @contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+def terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> Iterator[Callable[[], str]]:
     """Let standard output and error be a terminal; what is yielded returns what it got, once the block is over."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     got: list[bytes] = []
 
     def read() -> None:

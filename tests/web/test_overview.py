@@ -112,7 +112,9 @@ def test_agents_with_the_same_values_share_a_line(browser: Browser, serve: Serve
     with Store(tmp_path, read_only=True) as store:
         open_view(browser, serve, Source(store), "#/run/latest")
         assert [one["name"] for one in options(browser, "Reward net.r")["series"]] == ["operator, second"]
-        assert "ended by vanilla_run_governor" in browser.js("document.querySelector('.phase').textContent")
+        assert "all episodes done (VanillaRunGovernor)" in browser.js(
+            "document.querySelector('.phase').textContent"
+        )
         assert "1 of 1 episode," in browser.js("document.querySelector('.phase').textContent")
     assert browser.errors() == []
 

@@ -11,7 +11,7 @@ from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods import METHODS
 from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor, values_of
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
-from palaestrai_mosaik.core.printing import joined
+from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .results import Results
@@ -206,7 +206,7 @@ def _ranges(axis: Axis) -> list[tuple[Any, ...]]:
 def _notes(result: SensitivityResult, spec: DesignSpec) -> Iterator[str]:
     yield from (f"{result.outcome} of {spec.uid}: {note}" for note in result.notes)
     if result.lost:
-        yield f"{result.outcome} of {spec.uid}: {result.lost:,} runs are lost"
+        yield f"{result.outcome} of {spec.uid}: {count(result.lost, 'run')} lost"
 
 
 def _table(

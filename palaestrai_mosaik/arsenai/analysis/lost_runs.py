@@ -179,7 +179,7 @@ def _describe_missing_runs(
 
 
 def _runs(finite: BoolVector) -> str:
-    return f"{int((~finite).sum())} of {finite.size} runs without a finite outcome"
+    return f"{int((~finite).sum())} of {count(finite.size, 'run')} without a finite outcome"
 
 
 def _rows(number: int) -> str:

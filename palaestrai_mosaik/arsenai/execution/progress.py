@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.core.progress import Display
 
 from .job import JobRecord
@@ -46,7 +47,7 @@ class ShownProgress(FolderProgress):
         # called once per round if the design grows
         self.total, self.done, self.failed, self._last = total, 0, 0, -1
         self.display.restart()
-        self.display.line(f"{total} runs, up to {processes} at the same time")
+        self.display.line(f"{count(total, 'run')}, up to {processes} at the same time")
         name = f"runs on {processes} cores" if processes > 1 else "runs"
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
         self.display.begin(total, name, "run", bar_format=form)
@@ -72,7 +73,7 @@ class ShownProgress(FolderProgress):
     def _print_line(self) -> None:
         self._last, seconds = self.done, self.display.seconds
         rate = self.done / seconds
-        text = f"{self.done} of {self.total} runs, {self.failed} failed, {seconds:.0f} s, {rate:.3g} runs/s"
+        text = f"{self.done} of {count(self.total, 'run')}, {self.failed} failed, {seconds:.0f} s, {rate:.3g} runs/s"
         left = self.total - self.done
         if left and rate:
             text += f", {left / rate:.0f} s left"

@@ -68,7 +68,7 @@ class ShownProgress(SearchProgress):
 
     def settled(self, setting: SettingRecord) -> None:
         self._count(setting)
-        self.display.say(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
+        self.display.say(*reversed(self._parts()), count(self.done, "setting"))
         if self.display.due() is not None:
             self._print_line()
 
@@ -98,20 +98,24 @@ class ShownProgress(SearchProgress):
     @property
     def text(self) -> str:
         """A summary of the settings."""
+        return ", ".join(self._parts())
+
+    def _parts(self) -> list[str]:
+        """Return the parts of the summary, the best setting last."""
         parts = [f"{self.pruned} pruned"] * (self.pruned > 0) + [f"{self.failed} failed"] * (self.failed > 0)
         if self.best is not None:
             parts.append(
                 f"best {self._sought[0].name} {self.best.values[0]:.6g} (setting {self.best.number})"
             )
-        return ", ".join(parts)
+        return parts
 
     def _used(self) -> str:
         limits = []
         if self._budget.runs is not None:
-            limits.append(f"{self.runs} of {self._budget.runs} runs")
+            limits.append(f"{self.runs} of {count(self._budget.runs, 'run')}")
         if self._budget.steps is not None:
-            limits.append(f"{self.steps} of {self._budget.steps} steps")
-        return ", ".join(limits) or f"{self.runs} runs"
+            limits.append(f"{self.steps} of {count(self._budget.steps, 'step')}")
+        return ", ".join(limits) or count(self.runs, "run")
 
 
 def make_search_progress(*, quiet: bool = False, stream: TextIO | None = None) -> SearchProgress:

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from palaestrai_mosaik.core.printing import escape_control_characters
-from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
 from palaestrai_mosaik.plot.colours import numbers_of_agents
 from palaestrai_mosaik.plot.learning import leaves
 from palaestrai_mosaik.plot.series import (
@@ -33,6 +32,7 @@ from palaestrai_mosaik.plot.series import (
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.parts import parts_so_far
 from palaestrai_mosaik.store.query.lookup import inside
+from palaestrai_mosaik.types.endings import ending
 
 from ..encoding import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
@@ -108,8 +108,6 @@ def outcomes_of_bodies(store: Store, uid: str) -> BodyOutcomes:
 
 #: maximum number of compared runs, limited by the lines that a reader can distinguish
 _MOST_RUNS = 24
-#: class of a condition -> its short name in documents
-_CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES["condition"].items()}
 #: the compared values of a phase's episodes
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 
@@ -118,7 +116,7 @@ _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the curves of a run, its phases and its warnings.
 
-    ``reason`` of a phase is the short name of the condition that ended it, if it has one.
+    ``reason`` of a phase says in words why it has ended.
 
     ``known`` (the ``version`` of an earlier answer) requests the curves only if they have grown since; otherwise
     ``curves`` is ``null``. ``statistics=0`` leaves out the agents' statistics, and ``bands=0`` bodies that have not
@@ -155,7 +153,7 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     size = _size_of_statistics(store, uid) if with_statistics else 0
     ended = phases["reason"].notna().sum()
     version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}-{bodies.version}"
-    named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
+    named = phases.assign(reason=phases["reason"].map(ending, na_action="ignore"))
     warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer |= {"fold": store.fold(uid), "unfinished": None}
@@ -176,6 +174,7 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
 def episodes(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the table of a run's episodes, newest first: a row per episode and agent, in columns."""
     table = source.store.episodes(source.store.find_run(run), evaluation=None)
+    table["ended_by"] = [ending(reason, episode=True) for reason in table["ended_by"]]
     columns = [name for name in table if not str(name).endswith(("_min", "_max")) and name != "flow"]
     return {"columns": columns, "rows": len(table), "values": table[columns].iloc[::-1]}
 

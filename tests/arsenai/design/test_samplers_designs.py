@@ -346,7 +346,7 @@ def test_given_points_leave_out_what_is_inactive_only() -> None:
         ({"rows": [["ppo", 7]]}, "clip: 7 lies outside 0 to 1"),
         ({"rows": [["ppo", 10**400]]}, "a value is a number, found the number 1000"),
         ({"rows": [["ppo", "much"]]}, "a value is a number, found a text"),
-        ({"rows": [["ppo"]]}, "this point has 1 values, there are 2 columns"),
+        ({"rows": [["ppo"]]}, "this point has 1 value, there must be a value for 2 columns"),
         ({"columns": ["agent", "klip"]}, "did you mean 'clip'"),
         ({"columns": ["agent"], "rows": [["ppo"]]}, "there is no column for clip"),
         ({"columns": ["agent", "clip", "clip"]}, "'clip' has more than one column"),

@@ -153,7 +153,8 @@ def _needs(study: Study) -> str | None:
     contrasts = int(np.maximum(codes.max(axis=0), 0).sum())
     if len(codes) > contrasts:
         return None
-    return f"{len(codes)} runs are too few for the {contrasts} contrasts of all levels and a mean"
+    runs = "1 run is" if len(codes) == 1 else f"{len(codes)} runs are"
+    return f"{runs} too few for the {contrasts} contrasts of all levels and a mean"
 
 
 def _codes(study: Study) -> IntArray:

@@ -272,7 +272,8 @@ def few(study: Study, least: int, method: str) -> str | None:
     """
     count = len(study.y)
     if count < least:
-        return f"{count} rows are too few for {method}, which needs {least}"
+        rows = "1 row is" if count == 1 else f"{count} rows are"
+        return f"{rows} too few for {method}, which needs {least}"
     independent = worth(study.executed)
     if independent >= least:
         return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.experiment.fields import show_unquoted
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -93,7 +94,12 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Fault]]:
     for index, row in enumerate(rows):
         path = ("sampler", "rows", index)
         if len(row) != len(columns):
-            problems.append((path, f"this point has {len(row)} values, there are {len(columns)} columns"))
+            problems.append(
+                (
+                    path,
+                    f"this point has {count(len(row), 'value')}, there must be a value for {count(len(columns), 'column')}",
+                )
+            )
             continue
         cells = dict(zip(columns, row, strict=True))
         for number, axis in enumerate(spec.axes):

@@ -64,7 +64,7 @@ export async function show(element, { run, facts, signal, attempt, latest = () =
         h("div", { class: "name" }, h("b", {}, one.name), h("span", { class: "quiet" }, ` ${one.mode}, ${number(one.workers)} worker${
           one.workers === 1 ? "" : "s"}, ${number(one.episodes_done)}${planned} episode${
           (one.episodes || one.episodes_done) * (one.episodes ? one.workers : 1) === 1 ? "" : "s"}, ${duration((to - from) / 1000)}${
-          one.reason ? `; ended by ${one.reason}` : ""}`)),
+          one.reason ? `; ${one.reason}` : ""}`)),
         h("div", { class: "span", title: `${date(one.started)} to ${one.ended ? date(one.ended) : "now"}` },
           h("i", { style: { "margin-left": `${100 * (from - begin) / (end - begin)}%`, width: `${Math.max(0.5, 100 * (to - from) / (end - begin))}%` } })));
     }));
