@@ -255,6 +255,11 @@ def print_problems(problems: Iterable[Problem]) -> int:
     return len(lines)
 
 
+def read_note(note: str | None) -> str | None:
+    """Return the text of ``--note``: standard input for ``-``."""
+    return sys.stdin.read() if note == "-" else note
+
+
 def seconds(text: str) -> float:
     """Parse a non-negative number of seconds."""
     try:
@@ -301,6 +306,15 @@ def _whole(least: int, title: str) -> Callable[[str], int]:
 
 positive = _whole(1, "positive number")
 index = _whole(0, "episode number")
+
+
+def add_labels(sub: argparse.ArgumentParser) -> None:
+    """Add the options that set name, tags and note of runs."""
+    sub.add_argument("--name", metavar="TEXT", help="the name of the run, by which other commands select it")
+    sub.add_argument(
+        "--tag", dest="tags", nargs="+", action="extend", default=[], metavar="TAG", help="tags to add"
+    )
+    sub.add_argument("--note", metavar="TEXT", help="a note of any number of lines; -: read standard input")
 
 
 def add_completion(command: Command) -> None:

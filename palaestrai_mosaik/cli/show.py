@@ -9,7 +9,7 @@ from palaestrai_mosaik.core.errors import FINISHED
 from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store import BodyChoice, Store
 
-from .output import answer, compose, duration, rows_of, say, status, table, wants_json
+from .output import answer, compose, duration, label_lines, rows_of, say, status, table, wants_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +117,7 @@ def _header(store: Store, uid: str) -> Iterator[Printable]:
     ]
     if run["experiment"]:
         rows.insert(2, ("experiment", run["experiment"]))
+    rows[1:1] = label_lines(store.labels(uid))
     width = max(len(title) for title, _ in rows)
     for title, value in rows:
         yield compose(f"{title.ljust(width)}  ", value)

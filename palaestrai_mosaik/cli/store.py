@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik list``, ``export``, ``delete`` and ``import``: the runs of a store."""
+"""``palaestrai-mosaik list``, ``label``, ``export``, ``delete`` and ``import``: the runs of a store."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.core.printing import Printable, count
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.labels import LabelChange
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.store.store import StoreLocation
 
+from .common import read_note
 from .output import (
     answer,
     byte_size,
     count_progress,
     duration,
     first_line,
+    label_lines,
     rows_of,
     say,
     say_unless_quiet,
@@ -48,6 +52,7 @@ def list_runs(
     document: str | None = None,
     since: datetime | None = None,
     last: int | None = None,
+    tags: Sequence[str] = (),
 ) -> int:
     """Print one line per run in the store, newest last.
 
@@ -57,9 +62,10 @@ def list_runs(
         document: only runs of documents with a uid that matches this shell pattern.
         since: only runs that began at this time or later.
         last: only so many runs, the newest ones.
+        tags: only runs with all of these tags.
     """
     with location.look() as store:
-        runs = store.runs()
+        runs = store.runs(tags=tags)
         if status is not None:
             runs = runs[runs["status"].isin(status)]
         if document is not None:
@@ -70,19 +76,37 @@ def list_runs(
         answer(runs)
         if not runs.empty:
             say(_run_table(runs))
-        elif (status, document, since) == (None, None, None):
+        elif (status, document, since) == (None, None, None) and not tags:
             say(f"no runs in {store.directory}")
         else:
-            say(f"no such runs in {store.directory}")
+            say(f"no such runs in {store.directory}{_nearest_tag(store, tags)}")
     return FINISHED
+
+
+def _nearest_tag(store: Store, tags: Sequence[str]) -> str:
+    """Return a hint for the first of ``tags`` that no run has."""
+    present = {tag for labels in store.runs()["tags"] for tag in labels} if tags else set()
+    return next((did_you_mean(tag, sorted(present)) for tag in tags if tag not in present), "")
 
 
 def _run_table(runs: pd.DataFrame) -> Printable:
     ids = short_ids(list(runs["run"]))
-    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
+    headers = (
+        "run",
+        "name",
+        "document",
+        "status",
+        "started",
+        "duration",
+        "phases",
+        "episodes",
+        "steps",
+        "error",
+    )
     rows = [
         (
             ids[run.run],
+            None if run.name is None else first_line(run.name, 30),
             first_line(run.document, 40),
             run.status,
             run.started.to_pydatetime(),
@@ -95,6 +119,40 @@ def _run_table(runs: pd.DataFrame) -> Printable:
         for run in rows_of(runs)
     ]
     return table(headers, rows, statuses="status")
+
+
+def label(
+    location: StoreLocation,
+    runs: Sequence[str],
+    *,
+    name: str | None,
+    tags: Sequence[str],
+    untag: Sequence[str],
+    note: str | None,
+) -> int:
+    """Set name, tags and note of runs, and print them; see :meth:`Store.label`.
+
+    Args:
+        location: the location of the store.
+        runs: which runs.
+        name: the new name; "" removes it, ``None`` keeps it.
+        tags: tags to add.
+        untag: tags to remove.
+        note: the new note; "-" reads it from standard input, "" removes it, ``None`` keeps it.
+    """
+    change = LabelChange(name, tags, untag, read_note(note))
+    if not change:
+        with location.look() as store:
+            labels = {uid: store.labels(uid) for uid in dict.fromkeys(map(store.find_run, runs))}
+    else:
+        with location.open() as store:
+            labels = store.change_labels(runs, change)
+    answer([{"run": uid, **each._asdict()} for uid, each in labels.items()])
+    for uid, each in labels.items():
+        (say_unless_quiet if change else say)(
+            uid, *(f"  {title:4}  {text}" for title, text in label_lines(each))
+        )
+    return FINISHED
 
 
 def export(

@@ -19,6 +19,7 @@ from palaestrai_mosaik.core.errors import StoreError
 
 from . import schema
 from .driver_errors import explanation, first_error, is_away, is_cut_off, needs_writing
+from .models import Label
 from .sqlite_files import (
     TIMEOUT,
     FileState,
@@ -81,9 +82,9 @@ class Database:
         create: create the database if it is missing. Otherwise a missing database is an error.
         journal: the journal mode of a new SQLite file; an existing file keeps its own.
         read_only: write nothing, and create no file beside an SQLite file, so that a full disk can be read. The
-            database must exist. If this process has write access, an earlier schema is upgraded and an interrupted
-            transaction is rolled back all the same. An SQLite file without write access to it or its folder is always
-            opened like this.
+            database must exist. If this process has write access, an interrupted transaction is rolled back all the
+            same, and an earlier schema that cannot be read as it is (:data:`~.schema.READABLE`) is upgraded. An SQLite
+            file without write access to it or its folder is always opened like this.
 
     Raises:
         StoreError: it cannot be opened, has an unknown schema, or holds tables of another program.
@@ -114,12 +115,13 @@ class Database:
         self._unlocked_state: FileState | None = None
         #: held while a changed file is reopened: several threads may read it
         self._reopening = threading.Lock()
+        self._has_labels = False
         # opening it may write
         self._read_only = False
-        self._open(modes, create)
+        self._open(modes, create, read_only)
         self._read_only = read_only
 
-    def _open(self, modes: Sequence[OpenMode], create: bool) -> None:
+    def _open(self, modes: Sequence[OpenMode], create: bool, read_only: bool) -> None:
         """Open the database in the first of ``modes`` that works."""
         problem: StoreError | None = None
         for mode in modes:
@@ -129,7 +131,7 @@ class Database:
             except (SQLAlchemyError, ImportError) as error:
                 raise self._problem("cannot open", error) from None
             try:
-                self._prepare(create)
+                self._prepare(create, read_only)
                 return
             except StoreError as error:
                 self.close()
@@ -179,10 +181,11 @@ class Database:
 
         return engine
 
-    def _prepare(self, create: bool) -> None:
+    def _prepare(self, create: bool, read_only: bool) -> None:
         """Create the tables of a new database, and upgrade those of an earlier revision."""
         revision = self.repeat(lambda _: self.schema_version())
-        if revision == schema.HEAD:
+        is_read = read_only or self._mode != "write"
+        if revision == schema.HEAD or (is_read and revision in schema.READABLE):
             return
         if self._mode != "write":
             if revision is None:
@@ -358,6 +361,12 @@ class Database:
         """The database's revision, or ``None`` if it has none of our tables."""
         with self.reading() as session:
             return schema.revision_of(session.connection())
+
+    def has_labels(self, session: Session) -> bool:
+        """Whether there is a table of labels; an earlier schema that is only read has none, until it is upgraded."""
+        if not self._has_labels:
+            self._has_labels = sa.inspect(session.connection()).has_table(Label.__tablename__)
+        return self._has_labels
 
     def close(self) -> None:
         """Close all connections."""

@@ -31,6 +31,7 @@ from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.printing import count
 
 from .database import Database, MissingStoreError
+from .labels import LabelQueries
 from .models import Instance, document_id, experiment_id
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
@@ -85,7 +86,7 @@ def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: 
     return database
 
 
-class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
+class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, LabelQueries, Export):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     Many processes may write to one store at the same time. A store with an earlier schema is upgraded.
@@ -100,7 +101,8 @@ class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
         create: create the store if it is missing. Otherwise a missing store is an error.
         journal: the SQLite journal mode of a new store. A store on a file system that several machines share needs
             ``"delete"``, and one machine at a time.
-        read_only: nothing can be recorded. This works on a full disk and without write permission.
+        read_only: nothing can be recorded. This works on a full disk and without write permission. The tables of the
+            release before are read without an upgrade.
 
     Raises:
         StoreError: the store cannot be opened, is missing, or was written by a newer release.
@@ -144,8 +146,15 @@ class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
 
     def __copy__(self) -> Self:
         """Open the store once more."""
+        return self._open_again(self._read_only)
+
+    def writable(self) -> Self:
+        """Open the store once more, for reading and writing."""
+        return self._open_again(False)
+
+    def _open_again(self, read_only: bool) -> Self:
         folder = self.directory if is_database(self._location) else None
-        return type(self)(self._location, directory=folder, read_only=self._read_only)
+        return type(self)(self._location, directory=folder, read_only=read_only)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return copy.copy(self)

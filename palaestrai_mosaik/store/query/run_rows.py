@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik.core.errors import StoreError
 
 from ..database import Database, reads
+from ..labels import Labels, labels_by_run
 from ..models import (
     Agent,
     Environment,
@@ -41,6 +42,7 @@ _MESSAGE = 400
 _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
     *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps", "objective", "error"),
+    *("name", "tags", "note"),
 )
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
@@ -78,7 +80,8 @@ class RunRowQueries(Lookup):
         ``phase_name``, ``phases`` (the planned number), ``episodes`` (finished ones, without evaluations),
         ``episodes_planned`` (of all phases and workers; NaN if a phase has no limit), ``steps`` (of all
         episodes), ``objective`` (mean of the first agent's objective in the last episode of worker 0; NaN if
-        there is none), ``error`` (kind and beginning of the message of the first one, else ``None``).
+        there is none), ``error`` (kind and beginning of the message of the first one, else ``None``), ``name``,
+        ``tags`` (a list), ``note`` (:meth:`label`).
 
         Args:
             ids: ids of runs; ``None``: all.
@@ -89,12 +92,14 @@ class RunRowQueries(Lookup):
             done = self._done(session, ids)
             objectives = self._objectives(session, ids)
             errors = first_errors(session, ids, _MESSAGE)
+            uids = None if ids is None else [instance.uid for instance in instances]
+            labels = labels_by_run(self.database, session, uids)
             unfinished = {row.run_document_id for row in instances if row.status != "finished"}
             self._read_plans(session, unfinished)
         rows = []
         for instance in instances:
             (number, uid, document_id, status, seed, started, ended, *_, document, experiment) = instance
-            begun = phases.get(number, [])
+            begun, label = phases.get(number, []), labels.get(uid, Labels())
             episodes, steps, last = 0, 0, None
             for phase in begun:
                 count, taken = done.get(phase[0], (0, 0))
@@ -111,6 +116,7 @@ class RunRowQueries(Lookup):
                     *((begun[-1][1], begun[-1][2]) if begun else (-1, None)),
                     *(len(limits), episodes, None if None in limits else sum(filter(None, limits))),
                     *(steps, last, errors.get(number)),
+                    *(label.name, list(label.tags), label.note),
                 )
             )
         result = frame(rows, _COLUMNS)
