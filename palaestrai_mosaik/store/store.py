@@ -35,6 +35,7 @@ from .labels import LabelQueries
 from .models import Instance, document_id, experiment_id
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
+from .query.columns import ColumnQueries
 from .query.export import Export
 from .query.lookup import INSTANCES
 from .query.many_runs import ManyRunsQueries
@@ -86,7 +87,7 @@ def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: 
     return database
 
 
-class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, LabelQueries, Export):
+class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, ColumnQueries, LabelQueries, Export):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     Many processes may write to one store at the same time. A store with an earlier schema is upgraded.

@@ -83,11 +83,11 @@ def test_models_and_migrations_agree(tmp_path):
     [
         (
             "0004",
-            r"written before the first release \(schema 0004; this one knows 0006\): execute its runs again",
+            r"written before the first release \(schema 0004; this one knows 0006, 0007\): execute its runs again",
         ),
         (
             "9999",
-            r"written by a newer release \(schema 9999; this one knows 0006\): update palaestrai-mosaik",
+            r"written by a newer release \(schema 9999; this one knows 0006, 0007\): update palaestrai-mosaik",
         ),
         (None, "is not a store: it has no results"),
     ],
@@ -167,7 +167,7 @@ def test_a_store_that_is_only_read_is_upgraded_if_possible(tmp_path, next_releas
         patch.setattr(sqlite_files, "is_closed", lambda file: True)
         for options in ({"create": False}, {"read_only": True}):
             with pytest.raises(
-                StoreError, match=r"has an earlier schema \(0006\), and must be upgraded: who may"
+                StoreError, match=r"has an earlier schema \(0007\), and must be upgraded: who may"
             ):
                 Store(tmp_path / "store", **options)
     with Store(tmp_path / "store", read_only=True) as store:
