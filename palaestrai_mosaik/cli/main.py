@@ -303,6 +303,14 @@ def _add_result_commands(command: Command) -> None:
         metavar="TAG",
         help="only runs with all of these tags",
     )
+    listed.add_argument(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="also show parameters that differ, by the end of their path ('gain'), and metrics, such as "
+        "'objective.defender:best' or 'statistic.*.loss:last'; '*' shows all",
+    )
     add_json(listed)
     _add_store(listed)
 
@@ -388,6 +396,10 @@ def _add_result_commands(command: Command) -> None:
     add_json(verify)
     _add_store(verify)
 
+    _add_import(command)
+
+
+def _add_import(command: Command) -> None:
     imported = command(
         "import", _of_store("store", "import_palaestrai"), "import results of palaestrAI into the store"
     )

@@ -14,6 +14,7 @@ from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikErro
 from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.labels import LabelChange
+from palaestrai_mosaik.store.query.columns import matching_columns
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.store.store import StoreLocation
@@ -53,6 +54,7 @@ def list_runs(
     since: datetime | None = None,
     last: int | None = None,
     tags: Sequence[str] = (),
+    columns: Sequence[str] = (),
 ) -> int:
     """Print one line per run in the store, newest last.
 
@@ -63,6 +65,7 @@ def list_runs(
         since: only runs that began at this time or later.
         last: only so many runs, the newest ones.
         tags: only runs with all of these tags.
+        columns: patterns of further columns, see :func:`matching_columns`.
     """
     with location.look() as store:
         runs = store.runs(tags=tags)
@@ -73,9 +76,14 @@ def list_runs(
         if since is not None:
             runs = runs[runs["started"] >= since]
         runs = runs if last is None else runs.tail(last)
+        added = matching_columns(columns, store.columns()) if columns else []
+        if added:
+            ids = store.run_ids(runs["run"])
+            values = store.run_values(added, ids.values()).loc[[ids[run] for run in runs["run"]]]
+            runs = runs.join(values.set_index(runs.index))
         answer(runs)
         if not runs.empty:
-            say(_run_table(runs))
+            say(_run_table(runs, added))
         elif (status, document, since) == (None, None, None) and not tags:
             say(f"no runs in {store.directory}")
         else:
@@ -89,20 +97,10 @@ def _nearest_tag(store: Store, tags: Sequence[str]) -> str:
     return next((did_you_mean(tag, sorted(present)) for tag in tags if tag not in present), "")
 
 
-def _run_table(runs: pd.DataFrame) -> Printable:
+def _run_table(runs: pd.DataFrame, added: Sequence[str]) -> Printable:
     ids = short_ids(list(runs["run"]))
-    headers = (
-        "run",
-        "name",
-        "document",
-        "status",
-        "started",
-        "duration",
-        "phases",
-        "episodes",
-        "steps",
-        "error",
-    )
+    headers = ["run", "name", "document", "status", "started", "duration", "phases", "episodes", "steps"]
+    headers += [*added, "error"]
     rows = [
         (
             ids[run.run],
@@ -114,9 +112,10 @@ def _run_table(runs: pd.DataFrame) -> Printable:
             run.phases,
             run.episodes,
             run.steps,
+            *(str(value) if isinstance(value, list) else value for value in values),
             first_line(run.error, 60) if isinstance(run.error, str) else None,
         )
-        for run in rows_of(runs)
+        for run, values in zip(rows_of(runs), runs[[*added]].to_numpy(object), strict=True)
     ]
     return table(headers, rows, statuses="status")
 
@@ -149,9 +148,8 @@ def label(
             labels = store.change_labels(runs, change)
     answer([{"run": uid, **each._asdict()} for uid, each in labels.items()])
     for uid, each in labels.items():
-        (say_unless_quiet if change else say)(
-            uid, *(f"  {title:4}  {text}" for title, text in label_lines(each))
-        )
+        lines = [f"  {title:4}  {text}" for title, text in label_lines(each)]
+        (say_unless_quiet if change else say)(uid, *(lines or ["  no labels"]))
     return FINISHED
 
 

@@ -38,8 +38,6 @@ from .lookup import Lookup, in_chunks, inside, restricted
 if TYPE_CHECKING:
     import pandas as pd
 
-#: parameters that the list of runs has in columns of their own
-_LISTED = ("uid", "seed", "experiment_uid")
 #: the number of the newest runs with statistics from which the names of statistics are taken
 _SAMPLE = 20
 #: folds by source, the default first, and folds of the steps of an episode
@@ -337,14 +335,17 @@ def _parameters(documents: Sequence[_Document]) -> list[Parameter]:
             if any(not _same(value, values[0]) for value in values):
                 changed.add(path)
     groups: dict[str, list[str]] = {}
+    # uid, seed and version are columns of each list of runs
+    short_paths = {_without_phase(path) for path in changed if "." in path}
     for path in paths:
-        if path in changed and path not in _LISTED:
-            groups.setdefault(_without_phase(path), []).append(path)
+        if (short := _without_phase(path)) in short_paths:
+            groups.setdefault(short, []).append(path)
     parameters = []
     for short, members in groups.items():
         together = Parameter(short, tuple(members), 0, 0)
         agree = all(_value(document, together) is not _DISAGREE for document in documents)
-        for parameter in [together] if agree else [Parameter(path, (path,), 0, 0) for path in members]:
+        apart = [Parameter(path, (path,), 0, 0) for path in members if path in changed]
+        for parameter in [together] if agree else apart:
             values = [_value(document, parameter) for document in documents]
             present = [repr(value) for value in values if value is not _MISSING]
             parameters.append(parameter._replace(runs=len(present), values=len({*present})))
@@ -475,8 +476,9 @@ def _chosen(name: str, available: Columns) -> _Chosen:
                     return _Chosen(metric, steps, fold)
     names = [parameter.name for parameter in available.parameters]
     names += [f"{metric.source}:{fold}" for metric in available.metrics for fold in metric.folds]
+    ends = [name.rpartition(".")[2] for name in names]
     raise StoreError(
-        f"the runs have no column {name!r}{did_you_mean(name, names)}; there are: "
+        f"the runs have no column {name!r}{did_you_mean(name, [*names, *ends])}; there are: "
         f"{listed(names, _MOST_NAMES) or 'none'}"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core import files
@@ -171,9 +171,9 @@ class Lookup:
         hint = hint or f"; the latest ones are {', '.join(recent[:3])}"
         raise StoreError(f"the store {self.directory} has no run {run!r}{hint}")
 
-    def _named(self, session: Session, name: str) -> Sequence[Row[tuple[int, str]]]:
+    def _named(self, session: Session, name: str) -> Sequence[Any]:
         """Select the ids and uids of the first instances whose label has this name."""
-        if not self.database.has_labels(session):
+        if not name or not self.database.has_labels(session):
             return []
         statement = select(Instance.id, Instance.uid).join(Label, Label.run == Instance.uid)
         return session.execute(statement.where(Label.name == name).order_by(Instance.id).limit(4)).all()
