@@ -359,7 +359,9 @@ def add_serving(sub: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="the address to listen on (default: 127.0.0.1, which only this machine reaches)",
     )
-    sub.add_argument("--read-only", action="store_true", help="only show: start, cancel and check nothing")
+    sub.add_argument(
+        "--read-only", action="store_true", help="only show: start, cancel, check and label nothing"
+    )
     sub.add_argument("--open", dest="open_page", action="store_true", help="open the page in your browser")
     add_allow_modules(sub)
 

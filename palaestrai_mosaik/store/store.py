@@ -150,7 +150,14 @@ class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, ColumnQuer
         return self._open_again(self._read_only)
 
     def writable(self) -> Self:
-        """Open the store once more, for reading and writing."""
+        """Open the store once more, for reading and writing.
+
+        Returns:
+            The store, to be closed by the caller.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
         return self._open_again(False)
 
     def _open_again(self, read_only: bool) -> Self:

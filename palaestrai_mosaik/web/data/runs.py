@@ -164,14 +164,11 @@ def _columns(rows: pd.DataFrame) -> dict[str, Any]:
         "rows": np.flatnonzero(rows["error"].notna().to_numpy()),
         "texts": [next(iter(text.splitlines()), "") for text in errors],
     }
-    labelled = rows[
-        [
-            name is not None or note is not None or bool(tags)
-            for name, tags, note in zip(rows["name"], rows["tags"], rows["note"], strict=True)
-        ]
-    ]
+    texts = zip(rows["name"], rows["tags"], rows["note"], strict=True)
+    has_labels = np.array([bool(name or tags or note) for name, tags, note in texts], dtype=bool)
+    labelled = rows[has_labels]
     columns["labels"] = {
-        "rows": np.flatnonzero(rows["id"].isin(labelled["id"]).to_numpy()),
+        "rows": np.flatnonzero(has_labels),
         "name": labelled["name"].tolist(),
         "tags": labelled["tags"].tolist(),
         "note": [None if note is None else shorten(note, _NOTE) for note in labelled["note"]],
