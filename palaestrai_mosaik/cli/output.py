@@ -298,9 +298,9 @@ def first_line(value: str, width: int) -> str:
 def label_lines(labels: Labels) -> Iterator[tuple[str, str]]:
     """Yield the titles and texts of a run's labels, a note's further lines without a title."""
     if labels.name is not None:
-        yield "name", labels.name
+        yield "name", one_line(labels.name)
     if labels.tags:
-        yield "tags", ", ".join(labels.tags)
+        yield "tags", one_line(", ".join(labels.tags))
     if labels.note is not None:
         first, *more = labels.note.split("\n")
         yield "note", first

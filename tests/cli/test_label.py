@@ -91,7 +91,7 @@ def test_hostile_labels_are_escaped(runs: list[str], capsys: pytest.CaptureFixtu
     with Store("palaestrai-results") as store:
         store.label(runs[0], name="x", tags="y", note="z")
         with store.database.writing() as session:
-            hostile = "\x1b[2J\u202e"
+            hostile = "\x1b[2J\u202e\nstatus    failed"
             session.connection().exec_driver_sql(
                 "UPDATE labels SET name = ?, note = ?, tags = ?", (hostile, hostile, json.dumps([hostile]))
             )
@@ -99,6 +99,7 @@ def test_hostile_labels_are_escaped(runs: list[str], capsys: pytest.CaptureFixtu
         main(command)
         printed = "".join(capsys.readouterr())
         assert "\x1b" not in printed and "\u202e" not in printed
+        assert printed.count("\nstatus    failed") == 0
     assert main(["label", runs[0]]) == 0
     assert "\\x1b[2J\\u202e" in capsys.readouterr().out
 
