@@ -34,6 +34,7 @@ from palaestrai_mosaik.plot.learning import LearningChoice
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.store.labels import LabelChange
 from palaestrai_mosaik.store.query.lookup import Fold
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 
@@ -49,7 +50,7 @@ AnyStore = Store | str | os.PathLike[str]
 _FACTS = ("status", "seed", "started", "duration", "episodes", "steps", "error")
 
 
-def run(
+def run(  # noqa: PLR0913 (the options of a run)
     document: AnyDocument,
     *,
     store: AnyStore | None = None,
@@ -58,6 +59,9 @@ def run(
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
     overrides: Overrides | None = None,
+    name: str | None = None,
+    tags: str | Sequence[str] = (),
+    note: str | None = None,
 ) -> RecordedRun:
     """Execute a run document, record it, and return the recorded run.
 
@@ -74,6 +78,9 @@ def run(
         scalars: sinks of live scalars, such as ``tensorboard:runs``.
         overrides: other values at some paths of the document, like those of ``start --set``: ``{"seed": 2,
             "agents.defender.muscle.params.gain": 0.5}``. The record has the document with them.
+        name: the name of the run, by which it can be selected (:meth:`RecordedRun.label`).
+        tags: a tag of the run, or several.
+        note: a note of the run.
 
     Returns:
         The recorded run, which opens the store again unless ``store`` is an open one.
@@ -81,10 +88,12 @@ def run(
     Raises:
         DocumentError: the document cannot be run; nothing was recorded.
         RunInterrupted: the run was interrupted; the record says so.
-        StoreError: the store cannot be opened, the run to resume is running, or the recording cannot be read back.
+        StoreError: the store cannot be opened, the run to resume is running, the recording cannot be read back, or a
+            name, tag or note is not allowed.
         Exception: an agent or an environment raised it; it is recorded with its traceback.
     """
     document = as_document(document, overrides)
+    labels = LabelChange(name, tags, note=note)
     opened = store if isinstance(store, Store) else Store(store, create=True)
     try:
         earlier = earlier_run(document, opened) if resume else None
@@ -99,6 +108,7 @@ def run(
             resume=earlier.instance if earlier is not None and earlier.has_checkpoint else None,
             checkpoint_every=checkpoint_every,
             scalars=scalars,
+            labels=labels,
         )
         assert result.instance is not None
         try:
@@ -193,8 +203,8 @@ class RecordedRun:
     phase has a calendar. Numbers of phases, workers and episodes start at 0.
 
     Args:
-        run: the uid of an instance (or its beginning), the uid of a run document (for its newest instance),
-            or ``"latest"``.
+        run: the uid of an instance (or its beginning), the name of a run, the uid of a run document (for its newest
+            instance), or ``"latest"``.
         store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must
             exist.
 
@@ -244,6 +254,48 @@ class RecordedRun:
     def status(self) -> str:
         """``running``, ``finished``, ``failed``, ``interrupted`` or ``lost``."""
         return str(self.summary["status"])
+
+    @property
+    def name(self) -> str | None:
+        """The name of the run (:meth:`label`), or ``None``."""
+        return self.store.labels(self.instance).name
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the run, sorted."""
+        return self.store.labels(self.instance).tags
+
+    @property
+    def note(self) -> str | None:
+        """The note of the run, or ``None``."""
+        return self.store.labels(self.instance).note
+
+    def label(
+        self,
+        *,
+        name: str | None = None,
+        tags: str | Sequence[str] = (),
+        untag: str | Sequence[str] = (),
+        note: str | None = None,
+    ) -> None:
+        """Set name, tags and note of the run, like the command ``label``.
+
+        They are no part of its document, hash or digests.
+
+        Args:
+            name: the name, up to 120 characters on one line; ``""`` removes it, ``None`` keeps it. A name may be that
+                of several runs, but then selects none of them.
+            tags: a tag to add, or several; up to 60 characters each, without commas. A run has up to 50.
+            untag: a tag to remove, or several.
+            note: a note of up to 10,000 characters and any number of lines; ``""`` removes it, ``None`` keeps it.
+
+        Raises:
+            StoreError: the run has no tag to remove, a text is not allowed, or the store cannot be written. Then
+                nothing is changed.
+        """
+        change = LabelChange(name, tags, untag, note)
+        with self.store.writable() if self._owns_store else nullcontext(self.store) as store:
+            store.change_labels([self.instance], change)
 
     @property
     def phases(self) -> pd.DataFrame:
@@ -430,6 +482,9 @@ class RecordedRun:
         )
         facts.loc["started"] = f"{summary['started']:%Y-%m-%d %H:%M:%S} UTC"
         facts.loc["duration"] = f"{summary['duration']:.2f} s"
+        for title in ("name", "tags", "note"):
+            if summary[title]:
+                facts.loc[title] = ", ".join(summary["tags"]) if title == "tags" else summary[title]
         warned = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
         phases = self.phases[["phase", "name", "mode", "workers", "episodes_done", "reason"]]
         return (

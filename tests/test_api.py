@@ -104,6 +104,25 @@ def test_frames_have_the_names_of_phases() -> None:
         assert figure._repr_png_().startswith(b"\x89PNG")
 
 
+def test_a_run_is_labelled_and_selected_by_its_name() -> None:
+    result = pm.run(DUMMY, quiet=True, name="base line", tags="a", note="why")
+    assert (result.name, result.tags, result.note) == ("base line", ("a",), "why")
+    result.label(tags=["b", "c"], untag="a", note="")
+    with pm.RecordedRun("base line") as again:
+        assert again.instance == result.instance
+        assert (again.tags, again.note, again.summary["name"]) == (("b", "c"), None, "base line")
+        assert "base line" in again._repr_html_() and "b, c" in again._repr_html_()
+    with pm.Store() as store:
+        assert store.runs(tags="b")["run"].tolist() == [result.instance]
+        pm.RecordedRun("base line", store).label(name="better")
+        assert store.find_run("better") == result.instance
+    with pm.Store(read_only=True) as store, pytest.raises(StoreError, match="for reading only"):
+        pm.RecordedRun("better", store).label(name="x")
+    with pytest.raises(StoreError, match="a tag is a text without commas"):
+        pm.run(DUMMY, quiet=True, tags="a,b")
+    assert len(pm.Store(read_only=True).runs()) == 1
+
+
 class Failing(Muscle):
     def propose_actions(self, sensors, actuators_available):
         raise ValueError("<not> today")

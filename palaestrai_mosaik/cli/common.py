@@ -259,6 +259,11 @@ def print_problems(problems: Iterable[Problem]) -> int:
     return len(lines)
 
 
+def read_note(note: str | None) -> str | None:
+    """Return the text of ``--note``: standard input for ``-``."""
+    return sys.stdin.read() if note == "-" else note
+
+
 def seconds(text: str) -> float:
     """Parse a non-negative number of seconds."""
     try:
@@ -307,6 +312,15 @@ positive = _whole(1, "positive number")
 index = _whole(0, "episode number")
 
 
+def add_labels(sub: argparse.ArgumentParser) -> None:
+    """Add the options that set name, tags and note of runs."""
+    sub.add_argument("--name", metavar="TEXT", help="the name of the run, by which other commands select it")
+    sub.add_argument(
+        "--tag", dest="tags", nargs="+", action="extend", default=[], metavar="TAG", help="tags to add"
+    )
+    sub.add_argument("--note", metavar="TEXT", help="a note of any number of lines; -: read standard input")
+
+
 def add_completion(command: Command) -> None:
     """Add the command that prints shell scripts for completion."""
     sub = command(
@@ -349,7 +363,9 @@ def add_serving(sub: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="the address to listen on (default: 127.0.0.1, which only this machine reaches)",
     )
-    sub.add_argument("--read-only", action="store_true", help="only show: start, cancel and check nothing")
+    sub.add_argument(
+        "--read-only", action="store_true", help="only show: start, cancel, check and label nothing"
+    )
     sub.add_argument("--open", dest="open_page", action="store_true", help="open the page in your browser")
     add_allow_modules(sub)
 

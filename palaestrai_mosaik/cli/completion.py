@@ -6,10 +6,12 @@ Commands, options and choices come from the parsers, runs from the store. Nothin
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +66,49 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
 
 def _completer(metavar: object) -> Any:
     """Return the completer of arguments that usage calls ``metavar``."""
-    if metavar == "RUN":
-        return _runs
+    if metavar in ("RUN", "TAG"):
+        return _runs if metavar == "RUN" else _tags
     endings = _PATHS.get(str(metavar))
     return lambda prefix, **_: [] if endings is None else list(_paths(prefix, endings))
 
 
 def _runs(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return ``latest`` and the ids of the runs in a store folder, newest first."""
-    # databases are not queried, because completion must be fast
-    folder = Path(getattr(parsed_args, "store", None) or default_store()) / "instances"
-    names = sorted(os.listdir(folder), reverse=True) if folder.is_dir() else []
-    return ["latest", *names]
+    """Return ``latest``, the names of the runs in a store folder, and their ids, newest first."""
+    folder = _folder(parsed_args)
+    ids = sorted(os.listdir(folder / "instances"), reverse=True) if (folder / "instances").is_dir() else []
+    return ["latest", *_names(folder), *ids]
+
+
+def _tags(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the tags of the runs in a store folder."""
+    texts = _labels(_folder(parsed_args), "tags")
+    return sorted({tag for text in texts for tag in json.loads(text) if str(tag).isprintable()})
+
+
+def _folder(parsed_args: argparse.Namespace) -> Path:
+    return Path(getattr(parsed_args, "store", None) or default_store())
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted({name for name in _labels(folder, "name") if name.isprintable()})
+
+
+def _labels(folder: Path, column: str) -> list[str]:
+    """Read a column of the labels in a store folder; databases on servers are too slow for completion."""
+    import sqlite3
+
+    file = folder / "store.db"
+    if not file.is_file() or file.is_symlink():
+        return []
+    try:
+        with closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)
+        ) as database:
+            rows = database.execute(f"SELECT DISTINCT {column} FROM labels WHERE {column} IS NOT NULL")
+            return [str(row[0]) for row in rows]
+    except sqlite3.Error:
+        # such as a store of an earlier release, which has no labels
+        return []
 
 
 def _paths(prefix: str, endings: tuple[str, ...]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from .common import (
     add_allow_modules,
     add_completion,
     add_json,
+    add_labels,
     add_serving,
     answering,
     call,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
-A RUN is the id that 'list' shows (or its beginning), the uid of a run document (its latest
-run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
+A RUN is the id that 'list' shows (or its beginning), the name of a run, the uid of a run
+document (its latest run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
 {STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
 line is the URL) or env:NAME (a variable that holds the URL).
 
@@ -61,12 +62,15 @@ Exit codes: 0 success, 1 a run failed, 2 wrong usage or an invalid document,
 """
 
 
-def _start(*, no_store: bool, resume: bool, **options: Any) -> int:
+def _start(
+    *, no_store: bool, resume: bool, name: str | None, tags: list[str], note: str | None, **options: Any
+) -> int:
     if no_store:
-        _refuse("--no-store", files=options["files"])
+        _refuse("--no-store", files=options["files"], name=name, tag=tags, note=note)
     if resume and no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     options["store"] = None if no_store else store_of(options["store"])
+    options["labels"] = {"name": name, "tags": tags, "note": note}
     return lazy("start", "start", one_thread=True, limited=True)(resume=resume, **options)
 
 
@@ -246,6 +250,7 @@ def _add_run_options(sub: argparse.ArgumentParser, *, resumed: bool) -> None:
         help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
         "or jsonl:FILE while the run goes on; may be given several times",
     )
+    add_labels(sub)
     _add_overrides(sub)
     add_allow_modules(sub)
     add_json(sub)
@@ -289,8 +294,27 @@ def _add_result_commands(command: Command) -> None:
         help="only runs that began since then: a date such as 2026-01-31, or how long ago, such as '2 days'",
     )
     listed.add_argument("--last", type=positive, metavar="N", help="only the newest N of them")
+    listed.add_argument(
+        "--tag",
+        dest="tags",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TAG",
+        help="only runs with all of these tags",
+    )
+    listed.add_argument(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="also show parameters that differ, by the end of their path ('gain'), and metrics, such as "
+        "'objective.defender:best' or 'statistic.*.loss:last'; '*' shows all",
+    )
     add_json(listed)
     _add_store(listed)
+
+    _add_label(command)
 
     deleted = command("delete", _of_store("store", "delete"), "delete runs with all that they recorded")
     deleted.add_argument("runs", nargs="+", metavar="RUN")
@@ -374,6 +398,10 @@ def _add_result_commands(command: Command) -> None:
     add_json(verify)
     _add_store(verify)
 
+    _add_import(command)
+
+
+def _add_import(command: Command) -> None:
     imported = command(
         "import", _of_store("store", "import_palaestrai"), "import results of palaestrAI into the store"
     )
@@ -388,6 +416,19 @@ def _add_result_commands(command: Command) -> None:
         help="only runs of the document with this uid",
     )
     _add_store(imported)
+
+
+def _add_label(command: Command) -> None:
+    labelled = command(
+        "label", _of_store("store", "label"), "set name, tags and note of runs; without options, show them"
+    )
+    labelled.add_argument("runs", nargs="+", metavar="RUN")
+    add_labels(labelled)
+    labelled.add_argument(
+        "--untag", nargs="+", action="extend", default=[], metavar="TAG", help="tags to remove"
+    )
+    add_json(labelled)
+    _add_store(labelled)
 
 
 def _add_page_command(command: Command) -> None:

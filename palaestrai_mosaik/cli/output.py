@@ -39,6 +39,7 @@ from palaestrai_mosaik.core.progress import CountProgress, ProgressCallback
 if TYPE_CHECKING:
     import pandas as pd
 
+    from palaestrai_mosaik.store.labels import Labels
 
 _PACKAGE = "palaestrai_mosaik"
 #: ANSI colour codes
@@ -394,6 +395,18 @@ def byte_size(size: float) -> str:
 def first_line(value: str, width: int) -> str:
     """Return the first line of ``value``, truncated to ``width`` characters."""
     return shorten(value.strip().split("\n")[0], width)
+
+
+def label_lines(labels: Labels) -> Iterator[tuple[str, str]]:
+    """Yield the titles and texts of a run's labels, a note's further lines without a title."""
+    if labels.name is not None:
+        yield "name", one_line(labels.name)
+    if labels.tags:
+        yield "tags", one_line(", ".join(labels.tags))
+    if labels.note is not None:
+        first, *more = labels.note.split("\n")
+        yield "note", first
+        yield from (("", line) for line in more)
 
 
 def rows_of(frame: pd.DataFrame) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def serve(
         folder: the design that the page shows.
         host: the address to listen on.
         port: the port; if it is taken, the next free one; 0 for any.
-        read_only: the page cannot start, cancel or check runs.
+        read_only: the page cannot start, cancel, check or label runs.
         open_page: open the page in the user's browser.
         allow_modules: the modules that documents in the page may name; ``None``: all.
     """

@@ -10,7 +10,19 @@ from palaestrai_mosaik.core.printing import Printable, count, counted_by_pattern
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.types.endings import ending
 
-from .output import answer, compose, duration, rows_of, say, status, table, wants_json, wide, wrapped
+from .output import (
+    answer,
+    compose,
+    duration,
+    label_lines,
+    rows_of,
+    say,
+    status,
+    table,
+    wants_json,
+    wide,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +131,7 @@ def _header(store: Store, uid: str) -> Iterator[str]:
     ]
     if run["experiment"]:
         rows.insert(2, ("experiment", run["experiment"]))
+    rows[1:1] = label_lines(store.labels(uid))
     indent = max(len(title) for title, _ in rows) + 2
     for title, value in rows:
         line = compose(title.ljust(indent), value)

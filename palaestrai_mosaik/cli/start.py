@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -33,11 +33,12 @@ from palaestrai_mosaik.experiment.paths import Overrides, parse
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.labels import LabelChange
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 from palaestrai_mosaik.types.endings import ending
 
-from .common import print_problems, store_option
+from .common import print_problems, read_note, store_option
 from .output import (
     answer,
     compose,
@@ -144,8 +145,17 @@ class _Tally(Progress):
 class _Results:
     """The store of this command, if any, and the summaries of its runs."""
 
-    def __init__(self, location: str | None, files: str | None, stack: ExitStack, overrides: Overrides):
+    def __init__(
+        self,
+        location: str | None,
+        files: str | None,
+        stack: ExitStack,
+        overrides: Overrides,
+        labels: LabelChange,
+    ):
         self._overrides = overrides
+        #: the labels of its runs
+        self.labels = labels
         self.store = (
             None if location is None else stack.enter_context(Store(location, directory=files, create=True))
         )
@@ -235,13 +245,14 @@ def _read_back_error(store: Store, summaries: Sequence[dict[str, Any]]) -> Store
     return None
 
 
-def start(
+def start(  # noqa: PLR0913 (the options of the command)
     documents: Sequence[str],
     *,
     store: str | None,
     resume: bool,
     checkpoint_every: float,
     scalars: Sequence[str] = (),
+    labels: Mapping[str, Any],
     settings: Sequence[str] = (),
     files: str | None = None,
 ) -> int:
@@ -257,18 +268,22 @@ def start(
         scalars: destinations of live scalars, such as ``tensorboard:runs``.
         settings: overrides for all documents (``PATH=VALUE``).
         files: the folder of the files if the store is a database.
+        labels: ``name`` (only for a single document), ``tags`` and ``note`` of the runs.
 
     Returns:
         The exit code.
     """
     check_sinks(scalars)
+    change = LabelChange(labels["name"], labels["tags"], note=read_note(labels["note"]))
+    if change.name and len(documents) > 1:
+        raise PalaestraiMosaikError("--name is for the run of one document: use --tag for several")
     overrides = parse(settings)
     loaded = _load(documents, overrides)
     for document in loaded:
         warn(*document.warnings)
     codes = []
     with ExitStack() as stack:
-        results = _Results(store, files, stack, overrides)
+        results = _Results(store, files, stack, overrides, change)
         for document in loaded:
             codes.append(_run(document, results, resume, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
@@ -351,6 +366,7 @@ def _execute(
             resume=resume,
             checkpoint_every=checkpoint_every,
             scalars=scalars,
+            labels=results.labels,
         )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")

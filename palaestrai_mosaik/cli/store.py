@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik list``, ``export``, ``delete`` and ``import``: the runs of a store."""
+"""``palaestrai-mosaik list``, ``label``, ``export``, ``delete`` and ``import``: the runs of a store."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.core.printing import Printable, count
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.labels import LabelChange
+from palaestrai_mosaik.store.query.columns import matching_columns
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.store.store import StoreLocation
 
+from .common import read_note
 from .output import (
     answer,
     byte_size,
     count_progress,
     duration,
     first_line,
+    label_lines,
     rows_of,
     say,
     say_unless_quiet,
@@ -52,6 +57,8 @@ def list_runs(
     document: str | None = None,
     since: datetime | None = None,
     last: int | None = None,
+    tags: Sequence[str] = (),
+    columns: Sequence[str] = (),
 ) -> int:
     """Print one line per run in the store, newest last.
 
@@ -61,9 +68,11 @@ def list_runs(
         document: only runs of documents with a uid that matches this shell pattern.
         since: only runs that began at this time or later.
         last: only so many runs, the newest ones.
+        tags: only runs with all of these tags.
+        columns: patterns of further columns, see :func:`matching_columns`.
     """
     with location.look() as store:
-        runs = store.runs()
+        runs = store.runs(tags=tags)
         if status is not None:
             runs = runs[runs["status"].isin(status)]
         if document is not None:
@@ -73,25 +82,37 @@ def list_runs(
         runs = runs if last is None else runs.tail(last)
         rows = store.run_rows(store.run_ids(list(runs["run"])).values()).set_index("run")
         runs = runs.join(rows[["objective", "agent", "fold"]], on="run")
+        added = matching_columns(columns, store.columns()) if columns else []
+        if added:
+            ids = store.run_ids(runs["run"])
+            values = store.run_values(added, ids.values()).loc[[ids[run] for run in runs["run"]]]
+            runs = runs.join(values.set_index(runs.index))
         answer(runs)
         if not runs.empty:
-            say(_run_table(runs))
-        elif (status, document, since) == (None, None, None):
+            say(_run_table(runs, added))
+        elif (status, document, since) == (None, None, None) and not tags:
             say(f"no runs in {store.directory}")
         else:
-            say(f"no such runs in {store.directory}")
+            say(f"no such runs in {store.directory}{_nearest_tag(store, tags)}")
     return FINISHED
 
 
-def _run_table(runs: pd.DataFrame) -> Printable:
+def _nearest_tag(store: Store, tags: Sequence[str]) -> str:
+    """Return a hint for the first of ``tags`` that no run has."""
+    present = {tag for labels in store.runs()["tags"] for tag in labels} if tags else set()
+    return next((did_you_mean(tag, sorted(present)) for tag in tags if tag not in present), "")
+
+
+def _run_table(runs: pd.DataFrame, added: Sequence[str]) -> Printable:
     ids = short_ids(list(runs["run"]))
-    headers = (
-        *("run", "document", "status", "started", "duration", "phases", "episodes", "steps"),
-        *("objective", "of", "error"),
-    )
+    headers = [
+        *("run", "name", "document", "status", "started", "duration", "phases", "episodes", "steps"),
+        *("objective", "of", *added, "error"),
+    ]
     rows = [
         (
             ids[run.run],
+            None if run.name is None else first_line(run.name, 30),
             first_line(run.document, 40),
             run.status,
             run.started.to_pydatetime(),
@@ -100,9 +121,10 @@ def _run_table(runs: pd.DataFrame) -> Printable:
             run.episodes,
             run.steps,
             *_objective(run),
+            *(str(value) if isinstance(value, list) else value for value in values),
             first_line(run.error, 60) if isinstance(run.error, str) else None,
         )
-        for run in rows_of(runs)
+        for run, values in zip(rows_of(runs), runs[[*added]].to_numpy(object), strict=True)
     ]
     return table(headers, rows, statuses="status", leaving=_LEAST, whole=("run", "status"))
 
@@ -112,6 +134,39 @@ def _objective(run: Any) -> tuple[float | None, str | None]:
     if run.objective != run.objective:
         return None, None
     return run.objective, first_line(f"{'return' if run.fold == 'sum' else 'mean'} of {run.agent}", 30)
+
+
+def label(
+    location: StoreLocation,
+    runs: Sequence[str],
+    *,
+    name: str | None,
+    tags: Sequence[str],
+    untag: Sequence[str],
+    note: str | None,
+) -> int:
+    """Set name, tags and note of runs, and print them; see :meth:`Store.label`.
+
+    Args:
+        location: the location of the store.
+        runs: which runs.
+        name: the new name; "" removes it, ``None`` keeps it.
+        tags: tags to add.
+        untag: tags to remove.
+        note: the new note; "-" reads it from standard input, "" removes it, ``None`` keeps it.
+    """
+    change = LabelChange(name, tags, untag, read_note(note))
+    if not change:
+        with location.look() as store:
+            labels = {uid: store.labels(uid) for uid in dict.fromkeys(map(store.find_run, runs))}
+    else:
+        with location.open() as store:
+            labels = store.change_labels(runs, change)
+    answer([{"run": uid, **each._asdict()} for uid, each in labels.items()])
+    for uid, each in labels.items():
+        lines = [f"  {title:4}  {text}" for title, text in label_lines(each)]
+        (say_unless_quiet if change else say)(uid, *(lines or ["  no labels"]))
+    return FINISHED
 
 
 def export(

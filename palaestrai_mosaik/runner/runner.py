@@ -26,6 +26,7 @@ from palaestrai_mosaik.experiment import (
     modules_of,
 )
 from palaestrai_mosaik.store import InstanceRecorder, Store
+from palaestrai_mosaik.store.labels import NO_CHANGE, LabelChange
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
@@ -83,7 +84,7 @@ def open_store(
         yield opened
 
 
-def execute(
+def execute(  # noqa: PLR0913 (the options of a run)
     document: AnyDocument,
     *,
     store: Store | str | os.PathLike[str] | None = None,
@@ -92,6 +93,7 @@ def execute(
     resume: str | None = None,
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
+    labels: LabelChange = NO_CHANGE,
 ) -> RunResult:
     """Run the phases of a document, and record them.
 
@@ -110,6 +112,7 @@ def execute(
         checkpoint_every: seconds between two checkpoints in train phases, more if writing takes long; 0 disables
             checkpoints.
         scalars: destinations of live scalars, such as ``tensorboard:runs`` (:mod:`.scalars`).
+        labels: the name, tags and note that the recorded run gets at its start.
 
     Returns:
         The result of the run.
@@ -146,6 +149,8 @@ def execute(
             result = RunResult(document.uid, recorder.uid, directory)
         result.warnings += [str(warning) for warning in (*document.warnings, *inspection.warnings)]
         with _ending(recorder, log):
+            if opened is not None and recorder is not None and labels:
+                opened.change_labels([recorder.uid], labels)
             for warning in result.warnings:
                 log.say(logging.WARNING, warning)
                 if recorder is not None and state is None:

@@ -31,12 +31,14 @@ from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .database import Database
+from .labels import Labels, labels_of, lock_labels, set_labels
 from .models import (
     Base,
     Description,
     Environment,
     Experiment,
     Instance,
+    Label,
     Phase,
     RunDocument,
     SharedDescription,
@@ -327,7 +329,7 @@ def lock(session: Session) -> None:
 
 
 def remove_rows(session: Session, uid: str) -> None:
-    """Delete all rows of the instance ``uid``, if it has any; rows that it shares with others stay."""
+    """Delete all rows of the instance ``uid``, if it has any; rows that it shares with others stay, and its label."""
     row_id = session.scalar(select(Instance.id).where(Instance.uid == uid))
     for name in reversed(OWNED):
         table = _TABLES[name]
@@ -371,6 +373,35 @@ def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> No
         added = target.execute(_INSERT[table.name], rows)
         if table.name in ids:
             ids[table.name].update(zip(old, added.scalars(), strict=True))
+    copy_labels(source, directory, target, [uid])
+
+
+def copy_labels(source: Session, directory: Path, target: Session, uids: Sequence[str]) -> None:
+    """Add the labels of instances in ``source`` to those in ``target``, which keeps its names, notes and tags.
+
+    Args:
+        source: a session of :meth:`StoreReader.reading`.
+        directory: names the source in errors.
+        target: a session that may write.
+        uids: the instances.
+
+    Raises:
+        DamagedStore: a label is damaged.
+    """
+    with _damage_of_rows(directory):
+        chunks = (select(Label).where(Label.run.in_(chunk)) for chunk in in_chunks(uids))
+        labels = [(label, labels_of(label)) for chunk in chunks for label in source.scalars(chunk)]
+    if labels:
+        lock_labels(target)
+    for label, added in labels:
+        present = target.get(Label, label.run)
+        if present is None:
+            present = Label(run=label.run, tags=[], changed=label.changed)
+            target.add(present)
+        before = labels_of(present)
+        tags = tuple({*before.tags, *added.tags})
+        set_labels(present, Labels(before.name or added.name, tags, before.note or added.note))
+    target.flush()
 
 
 def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
@@ -486,6 +517,7 @@ def delete_runs(
                 raise StoreError(f"run {uid} is running; end it first. Nothing was deleted")
         for uid in uids:
             remove_rows(session, uid)
+            session.execute(delete(Label).where(Label.run == uid))
         for owner, key in ((RunDocument, Instance.run_document_id), (Experiment, Instance.experiment_id)):
             session.execute(delete(owner).where(~exists().where(key == owner.id)))
         used = (Environment.topology_id, Phase.world_id)

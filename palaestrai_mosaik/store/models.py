@@ -364,6 +364,21 @@ class Warned(Base):
     time: Mapped[datetime]
 
 
+class Label(Base):
+    """Name, tags and note that users give a run.
+
+    ``run`` is the uid of the instance, without a reference: the instance's row is replaced when the run is collected
+    again. No hash and no digest covers a label.
+    """
+
+    __tablename__ = "labels"
+    run: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str | None] = mapped_column(index=True)
+    tags: Mapped[Any] = mapped_column(JsonText, nullable=False)
+    note: Mapped[str | None]
+    changed: Mapped[datetime]
+
+
 #: the kinds of descriptions
 TOPOLOGY, WORLD = "topology", "world"
 

@@ -31,9 +31,11 @@ from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.printing import count
 
 from .database import Database, MissingStoreError
+from .labels import LabelQueries
 from .models import Instance, document_id, experiment_id
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
+from .query.columns import ColumnQueries
 from .query.export import Export
 from .query.lookup import INSTANCES
 from .query.many_runs import ManyRunsQueries
@@ -85,7 +87,7 @@ def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: 
     return database
 
 
-class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
+class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, ColumnQueries, LabelQueries, Export):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     Many processes may write to one store at the same time. A store with an earlier schema is upgraded.
@@ -144,8 +146,22 @@ class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
 
     def __copy__(self) -> Self:
         """Open the store once more."""
+        return self._open_again(self._read_only)
+
+    def writable(self) -> Self:
+        """Open the store once more, for reading and writing.
+
+        Returns:
+            The store, to be closed by the caller.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        return self._open_again(False)
+
+    def _open_again(self, read_only: bool) -> Self:
         folder = self.directory if is_database(self._location) else None
-        return type(self)(self._location, directory=folder, read_only=self._read_only)
+        return type(self)(self._location, directory=folder, read_only=read_only)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return copy.copy(self)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 #: the answer to actions on a read-only page
-READ_ONLY = "this page is read-only (--read-only): it cannot start, cancel or check anything"
+READ_ONLY = "this page is read-only (--read-only): it cannot start, cancel, check or label anything"
 #: seconds between two checks for a store that does not exist yet
 _LOOK_AGAIN = 1.0
 

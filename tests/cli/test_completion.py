@@ -15,6 +15,7 @@ import pytest
 
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.core.errors import FINISHED
+from palaestrai_mosaik.store import Store
 
 SHELLS = ("bash", "zsh", "fish")
 RUNS = ["20260131T120000000000-aaaaaaaa", "20260201T120000000000-bbbbbbbb"]
@@ -100,6 +101,17 @@ def test_what_is_offered(line: str, expected: list[str] | str, offered: Callable
         expected = offered("palaestrai-mosaik _")
         assert {"start", "run", "check", "list", "completion"} <= set(expected)
     assert offered(line) == expected
+
+
+def test_names_and_tags_are_offered(offered: Callable[[str], list[str]]) -> None:
+    with Store("labelled", create=True) as store:
+        run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="3.5")
+        run.finish("finished")
+        store.label(run.uid, name="baseline", tags=["good", "great", "old"])
+    assert offered("palaestrai-mosaik show --store labelled _") == ["latest", "baseline", run.uid]
+    assert offered("palaestrai-mosaik show --store labelled b") == ["baseline"]
+    assert offered("palaestrai-mosaik list --store labelled --tag g") == ["good", "great"]
+    assert offered("palaestrai-mosaik list --tag _") == []
 
 
 @pytest.mark.parametrize("words", ["--", "-", "", "start --", "start --set =", "'", "start \\"])

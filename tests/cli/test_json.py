@@ -79,6 +79,9 @@ def test_runs_as_json(told: Callable[..., Any], here: Path) -> None:
     assert (listed["run"], listed["document"], listed["status"]) == (run["run"], "walk", "finished")
     assert listed["steps"] == phase["steps"]
 
+    (labelled,) = told("palaestrai-mosaik label latest --name first --tag a")
+    assert labelled == {"run": run["run"], "name": "first", "tags": ["a"], "note": None}
+
     shown = told("palaestrai-mosaik show latest --steps 1")
     assert shown["run"]["run"] == run["run"]
     assert Path(shown["folder"]).is_dir()

@@ -419,6 +419,8 @@ def test_a_page_that_only_shows_refuses_every_action(serve: Serve, folder: Path)
         "documents/start",
         "run/latest/cancel",
         "run/latest/resume",
+        "run/latest/label",
+        "runs/label",
         "design/cancel",
         "x",
     ):

@@ -260,3 +260,55 @@ def test_modules_of_what_is_started_are_limited(tmp_path: Path) -> None:
     key = perform(source, "documents/start", {"text": text})["key"]
     until(lambda: get(source, f"started/{key}")["code"] is not None)
     assert "the module 'os' is not allowed" in get(source, f"started/{key}")["printed"]
+
+
+def test_runs_are_labelled(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    first, second = (
+        pm.run(DUMMY, store=tmp_path / "s", quiet=True, overrides={"seed": n}).instance for n in (1, 2)
+    )
+    before = get(source, "runs")
+    assert before["labels"] == {"rows": pytest.approx([]), "name": [], "tags": [], "note": []}
+    note = "a note\n" + "x" * 300
+    answer = perform(source, f"run/{first}/label", {"name": "best", "tags": ["a", "b"], "note": note})
+    assert answer == {"done": f"labelled run {first}", "name": "best", "tags": ("a", "b"), "note": note}
+    head = get(source, "run/best")
+    assert (head["run"], head["name"], head["tags"], head["note"]) == (first, "best", ["a", "b"], note)
+    # the list is told of the change, with the beginning of the note
+    changed = get(source, "runs", {"since": before["cursor"]})
+    assert (changed["run"], changed["labels"]["name"], changed["labels"]["tags"]) == (
+        [first],
+        ["best"],
+        [["a", "b"]],
+    )
+    assert len(changed["labels"]["note"][0]) == 200
+    assert get(source, "runs", {"since": changed["cursor"]})["run"] == []
+    # what is missing is kept; what is empty is removed
+    answer = perform(source, "run/best/label", {"untag": ["a"], "note": ""})
+    assert (answer["name"], answer["tags"], answer["note"]) == ("best", ("b",), None)
+    answer = perform(source, "runs/label", {"runs": [first, second], "tags": ["c"]})
+    assert (answer["done"], answer["runs"][second]["tags"]) == ("labelled 2 runs", ("c",))
+    listed = get(source, "runs")["labels"]
+    assert (list(listed["rows"]), listed["tags"]) == ([0, 1], [["b", "c"], ["c"]])
+    perform(source, f"run/{second}/label", {"untag": ["c"]})
+    # that a run has no label any more is a change, too
+    again = get(source, "runs", {"since": changed["cursor"]})
+    assert (again["run"], list(again["labels"]["rows"])) == ([first, second], [0])
+
+
+def test_labels_that_are_not_allowed_say_why(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    run = pm.run(DUMMY, store=tmp_path / "s", quiet=True).instance
+    for body, kind, message in (
+        ({"name": 1}, ResourceError, "name: expected a text"),
+        ({"tags": "a"}, ResourceError, "tags: expected a list of texts"),
+        ({"name": "a\x1b"}, StoreError, "without control characters"),
+        ({"untag": ["a"]}, StoreError, "has no tag 'a'"),
+    ):
+        with pytest.raises(kind, match=message):
+            perform(source, f"run/{run}/label", body)
+    with pytest.raises(StoreError, match="has no run 'x'"):
+        perform(source, "run/x/label", {"tags": ["a"]})
+    with Store(tmp_path / "s", read_only=True) as store, pytest.raises(Refused, match="read-only"):
+        perform(Source(store), f"run/{run}/label", {"tags": ["a"]})
+    assert source.store.labels(run) == (None, (), None)

@@ -89,6 +89,50 @@ def test_sparklines_are_the_objectives_of_the_first_agent(few: Source) -> None:
         get(few, "sparklines", {"runs": ",".join(map(str, range(201)))})
 
 
+def test_columns_of_parameters_and_metrics(tmp_path: Path) -> None:
+    insert_runs(tmp_path, 3)
+    with Store(tmp_path) as store:
+        source = Source(store)
+        offered: Any = get(source, "runs/columns")
+        # the documents differ in nothing
+        assert offered["parameters"] == [] and offered["steps"] == ("mean", "sum")
+        assert [metric["key"] for metric in offered["metrics"]][:2] == [
+            "objective.attacker",
+            "objective.defender",
+        ]
+        assert offered["metrics"][1] == {
+            **{"key": "objective.defender", "kind": "objective", "agent": "defender", "name": ""},
+            "folds": ("last", "best", "mean", "min"),
+        }
+        key = "objective.defender:best"
+        values: Any = get(source, "runs/values", {"columns": f"{key},objective.defender"})
+        assert (values["id"].tolist(), values["pending"]) == ([1, 2, 3], [])
+        assert values["columns"][key].tolist() == [objective_of(number, 1, 4) for number in range(3)]
+        some: Any = get(source, "runs/values", {"columns": key, "ids": "2,x"})
+        assert (some["id"].tolist(), some["columns"][key].tolist()) == ([2], [objective_of(1, 1, 4)])
+        for columns in ("", ",".join(f"c{n}" for n in range(51))):
+            with pytest.raises(ResourceError, match="columns: expected 1 to 50 columns"):
+                get(source, "runs/values", {"columns": columns})
+
+
+def test_names_of_columns_are_keys_of_addresses(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        for number in (1, 2):
+            agent = {"name": "a, 50%", "muscle": {"params": {"k": number}}}
+            store.begin_run(
+                uid=f"u{number}",
+                document={"schedule": [{"only": {"agents": [agent]}}]},
+                **{"text": "", "hash": f"h{number}", "seed": 1, "version": "3.5"},
+            ).finish("finished")
+        (parameter,) = get(Source(store), "runs/columns")["parameters"]  # type: ignore[index]
+        assert parameter == {
+            **{"key": "agents.a%2C%2050%25.muscle.params.k", "path": "agents.a, 50%.muscle.params.k"},
+            **{"runs": 2, "values": 2},
+        }
+        values: Any = get(Source(store), "runs/values", {"columns": parameter["key"]})
+        assert values["columns"] == {parameter["key"]: [1, 2]}
+
+
 def test_what_has_changed_is_asked_for_alone(tmp_path: Path) -> None:
     insert_runs(tmp_path, 3)
     with Store(tmp_path) as store:

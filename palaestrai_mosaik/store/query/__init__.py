@@ -7,6 +7,7 @@
 :mod:`.trajectories`       steps, states of environments, statistics
 :mod:`.body_episodes`      one row per episode of each body
 :mod:`.many_runs`          one query for all runs of a design
+:mod:`.columns`            parameters that differ, and metrics, of all runs
 :mod:`.brains`             dumps of brains in the database
 :mod:`.export`             all data of one run, as plain files
 =========================  ===================================================================

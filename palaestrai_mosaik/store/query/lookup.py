@@ -14,7 +14,18 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 
 from ..database import reads
-from ..models import CUT_SHORT, Agent, Environment, Episode, Failure, Instance, Outcome, Phase, RunDocument
+from ..models import (
+    CUT_SHORT,
+    Agent,
+    Environment,
+    Episode,
+    Failure,
+    Instance,
+    Label,
+    Outcome,
+    Phase,
+    RunDocument,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,10 +128,10 @@ class Lookup:
 
         Args:
             run: the uid of an instance, the beginning of one, the uid of a run document (for its newest instance),
-                or ``"latest"``.
+                the name of a run (:meth:`label`), or ``"latest"``.
 
         Raises:
-            StoreError: there is no such run, or several uids begin like this.
+            StoreError: there is no such run, several uids begin like this, or several runs have this name.
         """
         with self.database.reading() as session:
             return self._find(session, run)[1]
@@ -170,14 +181,21 @@ class Lookup:
     def _find(self, session: Session, run: str) -> tuple[int, str]:
         """Return the id and the uid of the instance named ``run``."""
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
-        choices = [latest.where(Instance.uid == run)]
-        if run == "latest":
-            choices.append(latest)
-        choices.append(latest.join(RunDocument).where(RunDocument.uid == run))
-        for choice in choices:
+        for choice in [latest.where(Instance.uid == run), *([latest] if run == "latest" else [])]:
             row = session.execute(choice).first()
             if row is not None:
                 return row[0], row[1]
+        of_document = session.execute(latest.join(RunDocument).where(RunDocument.uid == run)).first()
+        named = self._named(session, run)
+        rows = {(row[0], row[1]) for row in (of_document, *named) if row is not None}
+        if len(rows) == 1:
+            return rows.pop()
+        if rows:
+            uids = listed([row[1] for row in named], 3)
+            also = "the uid of a document and " if of_document is not None else ""
+            raise StoreError(
+                f"run {run!r} is not unique: it is {also}the name of {uids}; use the id of a run"
+            )
         prefix = Instance.uid.startswith(run, autoescape=True)
         several = (
             session.execute(select(Instance.id, Instance.uid).where(prefix).limit(4)).all() if run else []
@@ -189,9 +207,21 @@ class Lookup:
         recent = list(session.scalars(select(Instance.uid).order_by(Instance.id.desc()).limit(1000)))
         if not recent:
             raise StoreError(f"the store {self.directory} has no run {run!r}: it has no runs yet")
-        hint = did_you_mean(run, ["latest", *session.scalars(select(RunDocument.uid)), *recent])
+        names = self._names(session)
+        hint = did_you_mean(run, ["latest", *session.scalars(select(RunDocument.uid)), *names, *recent])
         hint = hint or f"; the latest ones are {', '.join(recent[:3])}"
         raise StoreError(f"the store {self.directory} has no run {run!r}{hint}")
+
+    def _named(self, session: Session, name: str) -> Sequence[Any]:
+        """Select the ids and uids of the first instances whose label has this name."""
+        if not name:
+            return []
+        statement = select(Instance.id, Instance.uid).join(Label, Label.run == Instance.uid)
+        return session.execute(statement.where(Label.name == name).order_by(Instance.id).limit(4)).all()
+
+    def _names(self, session: Session) -> list[str]:
+        """Select the names of all runs."""
+        return [name for name in session.scalars(select(Label.name).distinct()) if name is not None]
 
     @staticmethod
     def _phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:

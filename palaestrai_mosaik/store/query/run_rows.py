@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik.core.errors import StoreError
 
 from ..database import Database, reads
+from ..labels import Labels, labels_by_run
 from ..models import (
     Agent,
     Body,
@@ -53,18 +54,8 @@ _MESSAGE = 400
 
 _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
-    *(
-        "phase",
-        "phase_name",
-        "phases",
-        "episodes",
-        "episodes_planned",
-        "steps",
-        "objective",
-        "agent",
-        "fold",
-        "error",
-    ),
+    *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps"),
+    *("objective", "agent", "fold", "error", "name", "tags", "note"),
 )
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
@@ -103,7 +94,8 @@ class RunRowQueries(Lookup):
         ``episodes_planned`` (of all phases and workers; NaN if a phase has no limit), ``steps`` (of all
         episodes), ``objective`` (of the first agent in the last finished episode of worker 0; NaN if there is none),
         ``agent`` (this agent, else ``None``), ``fold`` (the statistic: ``sum`` or ``mean``, see :meth:`fold`),
-        ``error`` (kind and beginning of the message of the first one, else ``None``).
+        ``error`` (kind and beginning of the message of the first one, else ``None``), ``name``, ``tags`` (a list),
+        ``note`` (:meth:`label`).
 
         Args:
             ids: ids of runs; ``None``: all.
@@ -115,12 +107,14 @@ class RunRowQueries(Lookup):
             objectives = self._objectives(session, ids)
             folds = folds_of(session, ids)
             errors = first_errors(session, ids, _MESSAGE)
+            uids = None if ids is None else [instance.uid for instance in instances]
+            labels = labels_by_run(session, uids)
             unfinished = {row.run_document_id for row in instances if row.status != "finished"}
             self._read_plans(session, unfinished)
         rows = []
         for instance in instances:
             (number, uid, document_id, status, seed, started, ended, *_, document, experiment) = instance
-            begun = phases.get(number, [])
+            begun, label = phases.get(number, []), labels.get(uid, Labels())
             fold = folds.get(number, "mean")
             episodes, steps, agent, last = 0, 0, None, None
             for phase in begun:
@@ -140,6 +134,7 @@ class RunRowQueries(Lookup):
                     *((begun[-1][1], begun[-1][2]) if begun else (-1, None)),
                     *(len(limits), episodes, None if None in limits else sum(filter(None, limits))),
                     *(steps, last, agent, fold, errors.get(number)),
+                    *(label.name, list(label.tags), label.note),
                 )
             )
         result = frame(rows, _COLUMNS)

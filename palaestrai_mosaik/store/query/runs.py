@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik.core.errors import StoreError
 
 from ..database import reads
+from ..labels import Labels, labels_by_run
 from ..log import read_log
 from ..models import (
     Agent,
@@ -64,7 +65,7 @@ START_TOLERANCE = 5.0
 
 _RUN_COLUMNS = (
     *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
-    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
+    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages", "name", "tags", "note"),
 )
 _KEYS = ("phase", "worker", "episode")
 _MOMENTS = ("sum", "mean", "min", "max")
@@ -152,24 +153,26 @@ class RunQueries(Lookup):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
     @reads
-    def runs(self, run: str | Sequence[str] | None = None) -> pd.DataFrame:
+    def runs(self, run: str | Sequence[str] | None = None, *, tags: str | Sequence[str] = ()) -> pd.DataFrame:
         """Return one row per instance, oldest first.
 
         Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status`` (``running``, ``finished``,
         ``failed``, ``interrupted``, or ``lost``: it did not finish, and its process is gone), ``seed``, ``version``,
         ``started``, ``ended``, ``duration`` (seconds), ``phases``, ``episodes`` (finished ones: not one in which the
         run failed or was interrupted), ``steps`` (of all episodes; evaluations do not count in both), ``error`` (the
-        first one's kind and message), ``hash`` (of the document), ``host``, ``pid``, ``packages``. ``lost`` is only
-        known on the host that ran it.
+        first one's kind and message), ``hash`` (of the document), ``host``, ``pid``, ``packages``, ``name``, ``tags``
+        (a sorted list), ``note`` (:meth:`label`). ``lost`` is only known on the host that ran it.
 
         Args:
             run: only this run, or these, as :meth:`find_run` takes them; ``None``: all.
+            tags: only runs with this tag, or with all of these.
 
         Raises:
             StoreError: there is no such run.
         """
         with self.database.reading() as session:
             ids = None
+            wanted = {tags} if isinstance(tags, str) else {*tags}
             if run is not None:
                 names = [run] if isinstance(run, str) else run
                 ids = {self._find(session, name)[0] for name in names}
@@ -184,6 +187,7 @@ class RunQueries(Lookup):
                 row[0]: (row[1], int(row[2])) for row in restricted(session, summed, Phase.instance_id, ids)
             }
             errors = first_errors(session, ids)
+            labels = labels_by_run(session)
             statement = (
                 select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
                 .join(RunDocument, RunDocument.id == Instance.run_document_id)
@@ -208,8 +212,12 @@ class RunQueries(Lookup):
                     instance.host,
                     instance.pid,
                     instance.packages,
+                    label.name,
+                    list(label.tags),
+                    label.note,
                 )
                 for instance, document, hashed, experiment in restricted(session, statement, Instance.id, ids)
+                if wanted <= {*(label := labels.get(instance.uid, Labels())).tags}
             ]
         return frame(rows, _RUN_COLUMNS).astype({"duration": float})
 

@@ -32,6 +32,10 @@ class Body(dict[str, Any]):
             raise ResourceError(f"{name}: expected a text, found {value!r}")
         return value
 
+    def optional_text(self, name: str) -> str | None:
+        """Return a value as a text; ``None`` if it is missing or ``null``."""
+        return None if self.get(name) is None else self.text(name)
+
     def texts(self, name: str) -> list[str]:
         """Return a value as a list of texts; an empty list if it is missing."""
         value = self.get(name, [])

@@ -1,14 +1,17 @@
-"""Cancelling and resuming a run from the page."""
+"""Cancelling, resuming and labelling runs from the page."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from palaestrai_mosaik.core.errors import DocumentError, PalaestraiMosaikError
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.experiment import loads
 from palaestrai_mosaik.runner import earlier_run
 from palaestrai_mosaik.store.cancellation import cancel_run, why_not_cancelled
+from palaestrai_mosaik.store.labels import LabelChange, Labels
 
 from ..resources import Query, Source, resource
 from .documents import allowed
@@ -59,6 +62,37 @@ def resume(source: Source, run: str, body: Body) -> dict[str, Any]:
     arguments = ["start", str(path), "--resume", *allowed(workplace)]
     process = workplace.start(f"resume {facts['document']}", arguments, run=facts["run"])
     return {"done": f"run {facts['run']} is resumed by process {process.process.pid}", "key": process.key}
+
+
+@action("run/{run}/label")
+def label(source: Source, run: str, body: Body) -> dict[str, Any]:
+    """Set the labels of a run, and answer with them: ``name``, ``tags``, ``note``.
+
+    The body's ``name`` and ``note`` replace those of the run; ``""`` removes them, and if they are missing, they are
+    kept. ``tags`` is a list of tags to add, ``untag`` of tags to remove. A text that is not allowed is refused with the
+    reason; see :meth:`~palaestrai_mosaik.store.Store.label`.
+    """
+    (labels,) = _label(source, [run], body).values()
+    return {"done": f"labelled run {source.store.find_run(run)}", **labels._asdict()}
+
+
+@action("runs/label")
+def label_runs(source: Source, body: Body) -> dict[str, Any]:
+    """Set the labels of several ``runs``, a list of uids, like the action for one; they cannot get a name."""
+    labels = _label(source, body.texts("runs"), body)
+    return {
+        "done": f"labelled {count(len(labels), 'run')}",
+        "runs": {uid: each._asdict() for uid, each in labels.items()},
+    }
+
+
+def _label(source: Source, runs: Sequence[str], body: Body) -> dict[str, Labels]:
+    workplace = workplace_of(source)
+    change = LabelChange(
+        body.optional_text("name"), body.texts("tags"), body.texts("untag"), body.optional_text("note")
+    )
+    with workplace.location.open() as store:
+        return store.change_labels(runs, change)
 
 
 def _facts(source: Source, run: str) -> dict[str, Any]:

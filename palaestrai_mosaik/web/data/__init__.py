@@ -1,6 +1,7 @@
 """The resources of the views, one module per view; importing the package registers all of them."""
 
 from ..resources import get
+from . import columns as columns
 from . import curves as curves
 from . import design as design
 from . import design_analysis as design_analysis

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik import __version__
+from palaestrai_mosaik.core.printing import shorten
 
 from ..resources import Query, ResourceError, Source, resource
 from .episodes import has_frames
@@ -35,7 +36,8 @@ def store(source: Source, query: Query) -> dict[str, Any]:
 def run(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the facts of a run that all of its views show at the top.
 
-    ``views`` are the names of the tabs that have content.
+    ``name`` (or ``null``), ``tags`` (sorted) and ``note`` (or ``null``; with all of its lines) are the labels, which the
+    action ``run/ID/label`` sets. ``views`` are the names of the tabs that have content.
     """
     uid = source.store.find_run(run)
     facts = source.store.runs(uid).iloc[0]
@@ -48,6 +50,7 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
         },
         "fold": source.store.fold(uid),
         **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
+        **{name: facts[name] for name in ("name", "tags", "note")},
         "views": ["overview", "time", *drawn, "record"],
     }
 
@@ -59,29 +62,37 @@ _FLOATS = ("started", "ended", "episodes_planned", "objective")
 #: maximum number of runs per request
 _MOST = 200
 _POINTS = 40
+#: maximum number of characters of a note in the list
+_NOTE = 200
 
 
 @resource("runs")
 def runs(source: Source, query: Query) -> dict[str, Any]:
     """Return the table of runs in columns; NaN for unknown values.
 
-    ``since`` (the ``cursor`` of an earlier answer) requests the runs that are new, have not ended, or have ended since
-    then; ``ids`` adds runs by id. Runs that a dead process has left behind count as ended. ``count`` is the
+    ``since`` (the ``cursor`` of an earlier answer) requests the runs that are new, have not ended, or have ended or got
+    other labels since then; ``ids`` adds runs by id. Runs that a dead process has left behind count as ended. ``count`` is the
     number of all runs; a page whose own count differs must reload all runs.
 
     ``objective`` is the ``fold`` (``sum``, the return, or ``mean``) of the objective of ``agent`` in the last finished
     episode.
 
     ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes.
+    ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes. ``labels`` has
+    the labelled runs of the answer: ``rows`` (their indices), and for each ``name`` (or ``null``), ``tags`` (a list) and
+    ``note`` (up to 200 characters, or ``null``). All other runs have none.
     """
     store = source.store
     ids: Collection[int] | None = None
-    newest, ended = 0, 0.0
+    newest, ended, labelled = 0, 0.0, 0.0
     if "since" in query:
-        newest, ended = _cursor(query["since"])
+        newest, ended, labelled = _cursor(query["since"])
+    # before the rows, which may be newer
+    changed = store.changed_labels(_after(labelled))
+    if "since" in query:
         requested = [int(text) for text in query.texts("ids") if text.isdecimal()]
-        # databases store whole microseconds
-        later = datetime.fromtimestamp(ended + 1e-6, UTC) if ended else None
+        later = _after(ended) if ended else None
+        requested += [number for number, _ in changed]
         ids = {*store.changed_runs(newest, later), *requested}
     rows = store.run_rows(ids)
     if ids is not None:
@@ -95,8 +106,9 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
         columns[name] = np.array([by_id.get(number, math.nan) for number in rows["id"]], dtype=float)
     latest = max([newest, *rows["id"].tolist()[-1:]])
     last = np.nanmax([ended, *rows["ended"].tolist()])
+    labelled = max([labelled, *(moment.timestamp() for _, moment in changed)])
     return {
-        "cursor": f"{latest}-{last:.6f}",
+        "cursor": f"{latest}-{last:.6f}-{labelled:.6f}",
         "count": store.count_runs(),
         "now": time.time(),
         **columns,
@@ -127,14 +139,20 @@ def _asked(query: Query) -> Sequence[str]:
     return runs
 
 
-def _cursor(text: str) -> tuple[int, float]:
-    newest, _, ended = text.partition("-")
+def _cursor(text: str) -> tuple[int, float, float]:
+    """Read the newest id, and the times of the last end and of the last change of labels."""
     try:
-        moment = float(ended)
-        datetime.fromtimestamp(moment, UTC)
-        return int(newest), moment
+        newest, *moments = text.split("-")
+        ended, labelled = map(float, moments)
+        _after(ended), _after(labelled)
+        return int(newest), ended, labelled
     except (ValueError, OverflowError, OSError):
         raise ResourceError(f"since: expected the cursor of an earlier answer, found {text!r}") from None
+
+
+def _after(moment: float) -> datetime:
+    """Return the time after ``moment``: databases store whole microseconds."""
+    return datetime.fromtimestamp(moment + 1e-6, UTC)
 
 
 def _columns(rows: pd.DataFrame) -> dict[str, Any]:
@@ -150,5 +168,14 @@ def _columns(rows: pd.DataFrame) -> dict[str, Any]:
     columns["error"] = {
         "rows": np.flatnonzero(rows["error"].notna().to_numpy()),
         "texts": [next(iter(text.splitlines()), "") for text in errors],
+    }
+    texts = zip(rows["name"], rows["tags"], rows["note"], strict=True)
+    has_labels = np.array([bool(name or tags or note) for name, tags, note in texts], dtype=bool)
+    labelled = rows[has_labels]
+    columns["labels"] = {
+        "rows": np.flatnonzero(has_labels),
+        "name": labelled["name"].tolist(),
+        "tags": labelled["tags"].tolist(),
+        "note": [None if note is None else shorten(note, _NOTE) for note in labelled["note"]],
     }
     return columns

@@ -507,6 +507,32 @@ def test_stores_of_finished_runs_are_removed(root):
     assert collected(root, remove=True).removed == 0
 
 
+def test_labels_survive_collecting_again(root, location):
+    run = Run(root, "labelled").begin()
+    uid, mark = run.instance.uid, None
+    run.step(0).phase.mark()
+    mark = run.instance.mark()
+    run.store.label(uid, name="theirs", tags="own")
+    run.end("failed")
+    collected(root, location)
+    with location.open() as store:
+        assert store.labels(uid) == ("theirs", ("own",), None)
+        store.label(uid, name="ours", tags="common", note="a note")
+    # its rows are replaced, as the run was resumed
+    again = Run(root, "labelled")
+    again.resume(mark)
+    again.step(1).end("finished")
+    assert collected(root, location).runs == {"finished": 1}
+    with location.open() as store:
+        assert store.labels(uid) == ("ours", ("common", "own"), "a note")
+    # labels that the run's own store got after that are kept before the store is removed
+    with Store(again.path) as own:
+        own.label(uid, tags="late")
+    assert collected(root, location, remove=True).removed == 1
+    with location.open() as store:
+        assert store.labels(uid) == ("ours", ("common", "late", "own"), "a note")
+
+
 def test_a_full_disk_stops_it(root, monkeypatch):
     Run(root, "whole").begin().step(0).end("finished")
 

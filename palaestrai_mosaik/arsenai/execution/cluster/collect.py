@@ -31,6 +31,7 @@ from palaestrai_mosaik.store.merge import (
     InstanceState,
     StoreReader,
     check_rows,
+    copy_labels,
     copy_rows,
     has_files_of,
     instance_states,
@@ -382,6 +383,7 @@ class _Collecting:
         if run_store.path.name in self._needed:
             return
         self._verify_copy(run_store)
+        self._copy_labels(run_store)
         if run_store.ended.record is not None:
             record = replace(run_store.ended.record, store=self._location)
             record.write(with_suffix(self._root / JOBS / run_store.path.name, ".json"))
@@ -406,6 +408,12 @@ class _Collecting:
             report = verify(self._target, uid, outcomes=False)
             if report.damage or report.unread:
                 raise StoreError((*report.damage, *report.unread)[0])
+
+    def _copy_labels(self, run_store: _RunStore) -> None:
+        """Copy labels that were set in the store of a run after it was collected."""
+        with self._reader.reading(run_store.path) as source, self._target.database.writing() as target:
+            lock(target)
+            copy_labels(source, run_store.path, target, run_store.uids)
 
     @contextmanager
     def _reporting(self, path: Path) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Units of sensors, and whether the rewards of an environment accumulate."""
+"""Labels of runs, units of sensors, and whether the rewards of an environment accumulate."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -21,6 +21,16 @@ _CLASSES = (
 
 
 def upgrade() -> None:
+    op.create_table(
+        "labels",
+        sa.Column("run", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("tags", sa.Text(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("changed", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("run", name=op.f("pk_labels")),
+    )
+    op.create_index(op.f("ix_labels_name"), "labels", ["name"], unique=False)
     op.add_column("channels", sa.Column("unit", sa.Text(), nullable=True))
     op.add_column(
         "environments",
