@@ -173,11 +173,10 @@ def test_points_and_intervals_lie_at_the_values_of_the_indices(page: Page) -> No
     assert names == ["gain", EVIL, "sensors", "learning_rate"], "by their total index, the largest first"
 
 
-def test_the_first_picture_shows_the_leading_effects(page: Page) -> None:
-    check_rows(page, "effects", "sobol", ["ST"])
-    first = page.js("document.querySelector('svg').id")
-    assert first == "effects", "and it is the first one"
-    assert page.js("document.querySelector('.card').contains(document.getElementById('effects'))")
+def test_the_answer_comes_before_all_pictures(page: Page) -> None:
+    first = page.js("document.querySelector('svg').closest('section').className")
+    assert first == "outcome"
+    assert page.js("document.querySelector('.card .answer').textContent").startswith("gain explains 70")
 
 
 def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> None:
