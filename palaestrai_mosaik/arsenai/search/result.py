@@ -163,8 +163,9 @@ def search_result(
         shares = importances(spec, open_search(spec, path), lost_settings)
         sentences += map(_sentence, explained_by_chance(shares, spec.analysis.confidence))
     best = best_settings(spec, path, records, store, folder)
-    counts, runs = Counter(record.state for record in records), sum(record.runs for record in records)
-    return SearchResult(" ".join(sentences), best, history(spec, records), shares, counts, runs)
+    counts = Counter[str](record.state for record in records)
+    runs = sum(record.runs for record in records)
+    return SearchResult(" ".join(sentences), best, history(spec, records), shares, dict(counts), runs)
 
 
 def _summary(spec: DesignSpec, path: Path, records: Sequence[SettingRecord], lost: int) -> Iterator[str]:

@@ -153,7 +153,8 @@ def _of_many(compared: Compared, opening: Fact) -> Fact:
     """Return the best level, with the levels that it is better than, and those that it is not told apart from."""
     best, level = opening.values["level"], significance_level(compared.comparison.options.confidence)
     directed = compared.comparison.options.better is not None
-    beaten, open_ = [], []
+    beaten: list[str] = []
+    open_: list[str] = []
     for pair in compared.comparison.pairs.to_dict("records"):
         if best not in (pair["a"], pair["b"]):
             continue

@@ -170,7 +170,7 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
     text = data.sizes.get("runs", f"{counts['runs']:,}")
     number, _, more = text.partition(" ")
     share = f"{percent(gone / counts['runs'])}\xa0% of the runs" if gone else "all runs have finished"
-    tiles = [
+    tiles: list[tuple[str, str, str, list[int], bool]] = [
         ("Runs", number, more.strip("()"), [], False),
         ("Failed or missing", f"{gone:,}", share, lost, gone > 0),
     ]
@@ -179,9 +179,10 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
         words = ", ".join(
             f"{n:,} {'stopped early' if state == 'pruned' else state}" for state, n in states.items()
         )
-        settings = ("Settings", f"{sum(states.values()):,}", words, [], False)
-        runs = ("Runs", f"{data.search.runs:,}", f"{counts['runs']:,} of complete settings", [], False)
-        tiles[:1] = [settings, runs]
+        tiles[:1] = [
+            ("Settings", f"{sum(states.values()):,}", words, [], False),
+            ("Runs", f"{data.search.runs:,}", f"{counts['runs']:,} of complete settings", [], False),
+        ]
     if data.seconds:
         tiles += [
             ("Time of a run", duration(median(data.seconds)), "median, without start-up", [], False),

@@ -148,7 +148,7 @@ def scatter(
     for value in outcome.limits:
         if up[0] <= value <= up[1]:
             picture.tell(axes.axhline(value, color=INK, lw=1, ls=(0, (5, 3))), "limit", f"limit {value:g}")
-    picture.described = f"{len(x):,} rows."
+    picture.described = f"{outcome.name} against {against.name}: {len(x):,} rows."
     if not means or not len(mean[1]):
         return picture
     if against.levels:
