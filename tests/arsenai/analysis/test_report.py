@@ -1192,7 +1192,9 @@ def test_the_software_is_cited_as_in_its_citation_file() -> None:
 
 def test_a_pdf_needs_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PalaestraiMosaikError, match=r"install Chromium or Google Chrome .*--format html"):
+    with pytest.raises(
+        PalaestraiMosaikError, match=r"install Chromium or Google Chrome .*print the HTML report"
+    ):
         write_report(made_up(), tmp_path / "report", "pdf")
     assert not (tmp_path / "report").exists()
     failing = tmp_path / "chromium"

@@ -36,7 +36,7 @@ def find_browser() -> str:
             return program
     raise PalaestraiMosaikError(
         "no browser that can print the report as PDF: install Chromium or Google Chrome (Debian: apt-get install "
-        "chromium), or write HTML (--format html) and print it from a browser of yours"
+        "chromium), or print the HTML report from a browser of yours"
     )
 
 
