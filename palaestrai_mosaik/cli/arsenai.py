@@ -339,7 +339,11 @@ def _add_analysis_commands(command: Command) -> None:
     )
     _add_outcomes(compare)
 
-    report = command("report", lazy("report", "report"), "write one HTML page with all tables and figures")
+    report = command(
+        "report",
+        lazy("report", "report"),
+        "write one HTML page with all tables and figures, as Markdown or PDF, too",
+    )
     _add_folder(report)
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
@@ -350,6 +354,14 @@ def _add_analysis_commands(command: Command) -> None:
         metavar="RUNS",
         help="also write these runs as one file each, to which the page leads: best, worst, or ids of runs, such as "
         "best,worst",
+    )
+
+    report.add_argument(
+        "--format",
+        choices=("html", "md", "pdf"),
+        default="html",
+        help="what to write beside the tables: html, the page; md, also report.md, text and tables; pdf, also report.pdf, "
+        "printed by Chromium or Chrome (default: html)",
     )
 
     _add_beside(report)

@@ -30,6 +30,7 @@ def report(
     output: str | None,
     theatre: Sequence[str],
     beside: str | None = None,
+    format: str = "html",
 ) -> int:
     """Write the report of a design; print its path and its main statements.
 
@@ -39,9 +40,13 @@ def report(
         output: the folder of the report; ``None`` for the one in the design's folder.
         theatre: runs to add as single files: ``best``, ``worst``, or uids of runs.
         beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
+        format: ``html``, ``md`` or ``pdf``.
     """
     from palaestrai_mosaik.arsenai.analysis.report import collect, headline, write_report
+    from palaestrai_mosaik.arsenai.analysis.report.answer import answer as answer_of
+    from palaestrai_mosaik.arsenai.analysis.report.answer import condition_fact
     from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
+    from palaestrai_mosaik.arsenai.analysis.report.wording import worded
     from palaestrai_mosaik.arsenai.analysis.results import Results
 
     with (
@@ -59,10 +64,13 @@ def report(
         data = replace(data, beside=beside_of(results, beside, store))
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
-    page = write_report(data, directory)
+    page = write_report(data, directory, format)
+    answers = [str(worded(condition_fact(item))) for item in data.discoveries]
+    say_unless_quiet(*answers)
     headlines = {outcome: list(map(str, sentences)) for outcome, sentences in headline(data)}
     for outcome, sentences in headlines.items():
-        say_unless_quiet(outcome, *(f"  {sentence}" for sentence in sentences))
+        lines = dict.fromkeys([str(answer_of(data, outcome).sentence), *sentences])
+        say_unless_quiet(outcome, *(f"  {line}" for line in lines))
     tests = count_tests(data)
     if tests:
         say_unless_quiet(str(tests))
@@ -122,4 +130,6 @@ def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
         confirmed=confirmed,
         several=bool(more),
         winner=next((setting.number for setting in result.best if setting.recommended), None),
+        states=result.states,
+        runs=result.runs,
     )

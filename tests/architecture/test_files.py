@@ -95,6 +95,9 @@ JUDGED: dict[str, dict[str, str]] = {
         "zipfile.ZipFile": "into memory, and from it",
         ".extractall": "into such a folder; names that lead out of it are made harmless",
     },
+    "arsenai/analysis/report/paper.py": {
+        "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
+    },
     "interop/rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/preflight.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},

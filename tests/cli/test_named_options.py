@@ -57,7 +57,7 @@ def named() -> Iterator[tuple[str, str, tuple[str, str] | None, str]]:
 
 
 #: programs that are not ours, whose options we pass on or name
-_OTHERS = ("arsenai/execution/cluster/", "core/installation.py")
+_OTHERS = ("arsenai/analysis/report/paper.py", "arsenai/execution/cluster/", "core/installation.py")
 _SERVE = [("palaestrai-mosaik", "serve"), ("arsenai", "serve")]
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,10 @@ class SearchResult:
     best: list[BestSetting]
     history: list[HistoryPoint]
     importances: Importances
+    #: number of settings in each state
+    states: Mapping[str, int] = field(default_factory=dict)
+    #: number of runs of these settings
+    runs: int = 0
 
     def data(self) -> dict[str, Any]:
         """Return the results as plain data."""
@@ -159,7 +163,9 @@ def search_result(
         shares = importances(spec, open_search(spec, path), lost_settings)
         sentences += map(_sentence, explained_by_chance(shares, spec.analysis.confidence))
     best = best_settings(spec, path, records, store, folder)
-    return SearchResult(" ".join(sentences), best, history(spec, records), shares)
+    counts = Counter[str](record.state for record in records)
+    runs = sum(record.runs for record in records)
+    return SearchResult(" ".join(sentences), best, history(spec, records), shares, dict(counts), runs)
 
 
 def _summary(spec: DesignSpec, path: Path, records: Sequence[SettingRecord], lost: int) -> Iterator[str]:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.arsenai.analysis.comparison.cautions import OPEN
 from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
+from palaestrai_mosaik.arsenai.design.remark import OPEN, kind_of
 
 NAN = math.nan
 
@@ -60,7 +60,7 @@ def test_equal_agents_of_which_one_lost_its_bad_runs_have_no_winner(common: bool
         finished += pair.p_holm <= 0.05
         named += pair.favours != ""
         assert pair.p_worst >= pair.p_holm
-        assert any(OPEN in text for text in warnings) == (pair.p_holm <= 0.05)
+        assert any(kind_of(text) == OPEN for text in warnings) == (pair.p_holm <= 0.05)
     assert finished >= 3 and named == 0
 
 

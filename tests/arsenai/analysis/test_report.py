@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import math
+import pickle
 import re
 from base64 import b64encode
 from collections import Counter
@@ -21,25 +22,36 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 from support.reports import EVIL, compared, indices, made_up
 
+from palaestrai_mosaik import __version__
 from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
 from palaestrai_mosaik.arsenai.analysis.comparison.runs import collect
-from palaestrai_mosaik.arsenai.analysis.report import ReportData, headline, render, write_report
-from palaestrai_mosaik.arsenai.analysis.report.best import best_of
+from palaestrai_mosaik.arsenai.analysis.report import (
+    ReportData,
+    SearchData,
+    headline,
+    references,
+    render,
+    write_report,
+)
+from palaestrai_mosaik.arsenai.analysis.report.answer import answer
+from palaestrai_mosaik.arsenai.analysis.report.best import best_of, is_choice
 from palaestrai_mosaik.arsenai.analysis.report.compared import Compared
-from palaestrai_mosaik.arsenai.analysis.report.headline import first_fact
 from palaestrai_mosaik.arsenai.analysis.report.numbers import Mark, column, number, slug
 from palaestrai_mosaik.arsenai.analysis.report.outcomes import outcome_axis
 from palaestrai_mosaik.arsenai.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
 from palaestrai_mosaik.arsenai.analysis.report.pictures.parallel import MOST_RUNS, choose
 from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
-from palaestrai_mosaik.arsenai.analysis.report.wording import plain, worded
+from palaestrai_mosaik.arsenai.analysis.report.wording import plain
+from palaestrai_mosaik.arsenai.design.methods import METHODS
 from palaestrai_mosaik.arsenai.design.model import Axis, Factor
-from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.arsenai.design.remark import Remark, kind_of
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
 
@@ -137,8 +149,8 @@ def test_the_first_sentences_say_what_matters() -> None:
         (
             "sobol",
             [("ST", "gain", 0.1, 0.2), ("ST", "sensors", 0.05, 0.2)],
-            "gain and sensors have effects on violations, of unknown size: the interval of the largest ST, "
-            "that of gain, includes 0 (0.1 (-0.1 to 0.3)). More rows would narrow it.",
+            "gain and sensors have effects on violations, of unknown size: the interval of the largest share of the "
+            "variance, interactions included (ST), that of gain, includes 0 (0.1 (-0.1 to 0.3)). More rows would narrow it.",
         ),
         (
             "morris",
@@ -188,9 +200,7 @@ def test_what_cannot_be_said_is_not_said() -> None:
     section = page[page.index(">Sobol indices<") :]
     assert "Not computed; the caution gives the reason." in section
     assert section.index(f'href="#caution-{why}"') < section.index("Not computed")
-    assert page.count("constant outcome: it is 3 in all runs") == 3, (
-        "in the answer, in the sentences, as a caution"
-    )
+    assert page.count("constant outcome: it is 3 in all runs") == 2, "in the answer, as a caution"
     assert "violations-sobol-rows" not in page
     runs = nothing.runs.assign(violations=math.nan, status="missing")
     empty = replace(nothing, runs=runs, sensitivity=nothing.sensitivity.iloc[:0], learning=())
@@ -552,7 +562,7 @@ def test_names_are_text_wherever_they_stand() -> None:
     assert found.elements["script"] == 1, "that of the page itself"
     assert not {name for name in found.attributes if name.startswith("on") or name == "src"}
     assert found.text.getvalue().count(EVIL) > 30
-    assert all(re.fullmatch(r"[a-z0-9-]+\.(csv|html)|report\.json", name) for name in files)
+    assert all(re.fullmatch(r"[a-z0-9-]+\.(csv|html)|report\.json|references\.bib", name) for name in files)
     policy = re.search(r"script-src '(sha256-[^']+)'", files["index.html"])
     script = re.search(r"<script>(.*?)</script>", files["index.html"], re.DOTALL)
     assert policy is not None and script is not None
@@ -793,8 +803,11 @@ def test_no_value_of_an_uncertain_factor_is_recommended() -> None:
 
 
 def test_of_one_run_there_is_no_interval() -> None:
-    page = render(made_up(rows=8, repetitions=1))["index.html"]
-    assert "one run, so there is no interval" in page
+    data = made_up(rows=8, repetitions=1)
+    data = replace(
+        data, spec=replace(data.spec, axes=data.spec.axes[3:]), sensitivity=data.sensitivity.iloc[:0]
+    )
+    assert "one run, so there is no interval" in render(data)["index.html"]
 
 
 def test_rows_that_share_their_runs_are_one_setting() -> None:
@@ -843,9 +856,12 @@ def test_a_method_that_gave_nothing_does_not_answer() -> None:
     both = pd.concat([refused.sensitivity, data.sensitivity])
     why = {("violations", "rbd_fast"): "40 rows are too few"}
     data = replace(data, sensitivity=both, refused=why)
-    assert sentences(data)[0] == "gain matters most to violations: median 0.4; then sensors 0.1."
+    assert sentences(data)[0] == (
+        "gain matters most to violations: 0.4, the median Kolmogorov-Smirnov distance between the distributions of all "
+        "rows and of those with the factor fixed, from 0 (no effect) to 1; then sensors 0.1."
+    )
     page = render(data)["index.html"]
-    assert "violations: PAWN (median)" in page, "the first picture shows it"
+    assert ">PAWN: median</" in page
     assert "violations by rbd_fast: 40 rows are too few." in cautions(page).values()
 
 
@@ -855,9 +871,9 @@ def test_effects_that_may_be_noise_are_told_so_first() -> None:
     data = only("anova", [*rows, *tests])
     assert sentences(data)[0] == (
         "Noise alone could explain all effects on violations (p above 0.05, corrected for the number of factors). "
-        "gain has the largest eta2, 0.02."
+        "gain has the largest share of the variance (eta2), 0.02."
     )
-    assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
+    assert str(answer(data, "violations").sentence) == f"{sentences(data)[0][:-1]}; from 60 runs of 1 seed."
 
 
 def test_small_numbers_of_a_sentence_have_one_unit() -> None:
@@ -886,7 +902,7 @@ def test_columns_that_users_have_named_mean_nothing_by_their_names() -> None:
 
 def test_shares_are_drawn_on_an_axis_from_nothing_to_all() -> None:
     page = render(only("anova", [("eta2", "gain", 0.007, math.nan), ("eta2", "sensors", 0.002, math.nan)]))
-    picture = re.search(r'<svg id="effects".*?</svg>', page["index.html"], re.DOTALL)
+    picture = re.search(r'<svg id="violations-anova-rows".*?</svg>', page["index.html"], re.DOTALL)
     assert picture is not None
     texts = re.findall(r"<text[^>]*>([^<]+)</text>", picture[0])
     assert {"0.0", "1.0", "0.007", "0.002", "share of the variance"} <= set(texts)
@@ -1028,9 +1044,168 @@ def test_units_and_limits_are_on_the_axes() -> None:
 
 def test_what_was_planned_is_the_first_sentence() -> None:
     data = made_up()
-    assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
-    planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
-    first = worded(first_fact(replace(data, spec=planned), "violations"))
-    assert str(first).startswith(
-        "Among the levels of sensors, none has the best interquartile mean of violations"
+    assert str(answer(data, "violations").sentence) == (
+        "gain explains 70 % (67 to 73 %) of the variance of violations, interactions included, deadband 30 % (27 to "
+        "33 %) and sensors 15 % (12 to 18 %); from 54 runs (6 lost) of 2 seeds."
     )
+    planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
+    first = answer(replace(data, spec=planned), "violations").sentence
+    # better than few, but not told apart from all
+    assert str(first) == (
+        "Of sensors, none has the best interquartile mean of violations: 6.6 (5.8 to 7.3) over 12 runs of 6 seeds; it "
+        "is better than few (p at most 0.05 after Holm's correction), and is not told apart from all."
+    )
+
+
+def between(values: dict[str, list[float]], better: str = "lower") -> str:
+    """Return the answer of a planned comparison of these levels in one setting."""
+    data = of_runs({level: {"s": found} for level, found in values.items()}, better)
+    spec = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
+    return str(answer(replace(data, spec=spec), "violations").sentence)
+
+
+def test_the_answer_on_two_levels_is_their_difference() -> None:
+    draw = np.random.default_rng(2).normal(size=12)
+    told = between({"few": [*(10 + draw)], "all": [*(7 + draw[::-1])]})
+    assert re.fullmatch(
+        r"all is better than few: violations is lower by [\d.]+ \([\d.]+ to [\d.]+\), \d+ % of the mean of (few|all) "
+        r"\(p < 0\.001 after Holm's correction\); from 12 pairs of runs, 12 seeds of each level\.",
+        told,
+    )
+    alike = between({"few": [*draw], "all": [*np.random.default_rng(3).normal(size=12)]})
+    assert alike.startswith("Of sensors, few and all cannot be told apart in violations (p = ")
+    assert "which does not make them equal: few minus all is " in alike
+    assert alike.endswith("; from 12 pairs of runs, 12 seeds of each level.")
+
+
+def searched(**changes: Any) -> ReportData:
+    """Return a search whose best setting, of six, was confirmed with three runs."""
+    data = made_up(rows=2, repetitions=1)
+    best = pd.DataFrame({"setting": [1], "violations": [2.0], "violations, fresh seeds": [3.0]})
+    best = best.assign(**{"violations, std": 1.0, "violations, n": 3, "violations, planned": 3})
+    history = pd.DataFrame(
+        {"setting": [0, 1], "runs": 1, "steps": [1, 2], "value": [4.0, 2.0], "best": [4.0, 2.0]}
+    )
+    states = {"complete": 2, "pruned": 4}
+    found = SearchData(
+        best,
+        history,
+        pd.DataFrame(),
+        "violations",
+        "lower",
+        "6 settings.",
+        True,
+        winner=1,
+        states=states,
+        runs=6,
+    )
+    runs = data.runs.assign(violations=[4.0, 2.0], status="finished")
+    nothing: dict[str, Any] = {"comparisons": (), "learning": (), "failures": None}
+    values = [{"gain": 0.5}, {"gain": 2.0}]
+    return replace(
+        data,
+        **{**nothing, "runs": runs, "values": values, "search": replace(found, **changes)},
+        sensitivity=data.sensitivity.iloc[:0],
+    )
+
+
+def test_the_answer_of_a_search_is_its_winner() -> None:
+    # Student's t for 2 degrees of freedom is 4.303, so the half is 4.303 / sqrt(3)
+    told = str(answer(searched(), "violations").sentence)
+    assert told == (
+        "The search recommends gain = 2: violations 3.0 (0.5 to 5.5), the mean of 3 runs with seeds that the search "
+        "has not used; 6 settings in 6 runs were tried, 4 of them stopped early."
+    )
+    lost = str(answer(searched(winner=None), "violations").sentence)
+    assert lost.startswith(
+        "The search recommends no setting for violations: lost runs could change which is the best"
+    )
+    page = render(searched())["index.html"]
+    box = page[page.index('class="tiles"') : page.index("<nav")]
+    assert told[:20] in plain(Markup(box)) and "2 complete, 4 stopped early" in box
+
+
+def test_a_setting_drawn_from_ranges_needs_several_runs_to_be_the_best() -> None:
+    """Levels are chosen, a random draw that was run once is an extreme, and an uncertain factor is not chosen."""
+    data = made_up()
+    assert is_choice(data.spec)
+    assert not is_choice(replace(data.spec, repetitions=1))
+    levels = replace(data.spec, axes=data.spec.axes[3:], repetitions=1)
+    assert is_choice(levels)
+    uncertain = tuple(
+        replace(axis, factors=tuple(replace(factor, uncertain=True) for factor in axis.factors))
+        for axis in data.spec.axes
+    )
+    unsure = replace(data, spec=replace(data.spec, axes=uncertain))
+    assert best_of(unsure, "violations") is None
+    assert "Best setting" not in render(unsure)["index.html"]
+
+
+def test_means_are_drawn_only_where_a_factor_has_an_effect() -> None:
+    """Of the four factors, learning_rate may be noise (p 0.6)."""
+    page = render(made_up())["index.html"]
+    drawn = re.findall(r"<title[^>]*>violations against (\w+)</title><desc[^>]*>([^<]*)</desc>", page)
+    means = {factor for factor, text in drawn if "The mean of violations goes from" in text}
+    assert {factor for factor, _ in drawn} == {"gain", "deadband", "learning_rate"}, "sensors is compared"
+    assert means == {"gain", "deadband"}
+
+
+def test_each_figure_of_a_comparison_is_there_once() -> None:
+    page = render(made_up())["index.html"]
+    pictures = set(re.findall(r'<svg id="(comparison-0-violations-[a-z]+)"', page))
+    assert pictures == {f"comparison-0-violations-{name}" for name in ("iqm", "difference", "profiles")}
+    assert 'id="effects"' not in page
+
+
+def test_markdown_has_the_answer_the_tables_and_nothing_that_acts() -> None:
+    data = made_up(evil=EVIL)
+    text = render(data, format="md")["report.md"]
+    assert text.splitlines()[2].startswith("**gain** explains 70 %")
+    assert "<script" not in text.replace("\\<script", "") and "<img" not in text.replace("\\<img", "")
+    rows = [line for line in text.splitlines() if line.startswith("| few |")]
+    assert rows and rows[0].count("|") == text.splitlines()[text.splitlines().index(rows[0]) - 1].count("|")
+    assert "6 of 120 runs (5.0 %) have not finished: 6 failed" in text
+    assert "report.md" not in render(data)
+
+
+def test_the_sources_of_the_methods_are_cited() -> None:
+    files = render(made_up())
+    keys = re.findall(r"^@\w+\{(\w+),", files["references.bib"], re.MULTILINE)
+    assert keys == [
+        *("palaestrai_mosaik", "steinbrink2019", "herman2017", "iwanaga2022", "sobol2001", "saltelli2010"),
+        *("morris1991", "campolongo2007", "agarwal2021", "holm1979"),
+    ]
+    assert f"version = {{{__version__}}}" in files["references.bib"]
+    known = dict(references._entries())
+    assert {key for named in references.METHODS.values() for key in named} <= set(known)
+    assert set(references.METHODS) == set(METHODS), "each method has a source"
+    for entry in known.values():
+        assert entry.count("{") == entry.count("}") and "title = {" in entry and "year = {" in entry
+
+
+def test_the_software_is_cited_as_in_its_citation_file() -> None:
+    citation = yaml.safe_load((Path(__file__).parents[3] / "CITATION.cff").read_text())
+    assert citation["title"] == references.TITLE
+    assert citation["authors"] == [{"name": references.AUTHOR}]
+    assert citation["type"] == "software"
+
+
+def test_a_pdf_needs_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        PalaestraiMosaikError, match=r"install Chromium or Google Chrome .*print the HTML report"
+    ):
+        write_report(made_up(), tmp_path / "report", "pdf")
+    assert not (tmp_path / "report").exists()
+    failing = tmp_path / "chromium"
+    failing.write_text("#!/bin/sh\nexit 3\n")
+    failing.chmod(0o755)
+    with pytest.raises(PalaestraiMosaikError, match=r"does not print .* it ended with 3"):
+        write_report(made_up(rows=4), tmp_path / "report", "pdf")
+
+
+def test_remarks_keep_their_kind() -> None:
+    remark = Remark("lost", "two runs")
+    assert (remark, kind_of(remark), kind_of("two runs")) == ("two runs", "lost", "")
+    assert kind_of(pickle.loads(pickle.dumps(remark))) == "lost"
+    assert json.dumps([remark]) == '["two runs"]'

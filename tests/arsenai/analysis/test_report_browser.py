@@ -173,11 +173,10 @@ def test_points_and_intervals_lie_at_the_values_of_the_indices(page: Page) -> No
     assert names == ["gain", EVIL, "sensors", "learning_rate"], "by their total index, the largest first"
 
 
-def test_the_first_picture_shows_the_leading_effects(page: Page) -> None:
-    check_rows(page, "effects", "sobol", ["ST"])
-    first = page.js("document.querySelector('svg').id")
-    assert first == "effects", "and it is the first one"
-    assert page.js("document.querySelector('.card').contains(document.getElementById('effects'))")
+def test_the_answer_comes_before_all_pictures(page: Page) -> None:
+    first = page.js("document.querySelector('svg').closest('section').className")
+    assert first == "outcome"
+    assert page.js("document.querySelector('.card .answer').textContent").startswith("gain explains 70")
 
 
 def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> None:
@@ -237,12 +236,12 @@ def test_cells_of_pairs_are_the_darker_the_larger(page: Page) -> None:
 
 def test_points_lie_where_rows_are(page: Page) -> None:
     by_row = page.data.runs.groupby("row")["violations"].mean()
-    order = {"gain": 0, "learning_rate": 3}
+    order = {"gain": 0, "learning_rate": 2}
     for factor, place in order.items():
         panel = page.panel(f"violations-at-{place}")
-        (x, wide), (y, high) = reading(panel["x"], 0, log=place == 3), reading(panel["y"], 1)
+        (x, wide), (y, high) = reading(panel["x"], 0, log=place == 2), reading(panel["y"], 1)
         expected = np.array([row[factor] for row in page.data.values])[by_row.notna()]
-        expected = np.log10(expected) if place == 3 else expected
+        expected = np.log10(expected) if place == 2 else expected
         points = np.array(panel["dots"][0])
         assert len(points) == by_row.notna().sum()
         near(x(points[:, 0]), expected, wide)
@@ -469,6 +468,22 @@ def test_it_can_be_printed(page: Page) -> None:
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
     assert 4 <= pages <= 20
     assert len(pdf) > 50_000
+
+
+def test_the_report_is_printed_on_a4(tmp_path: Path) -> None:
+    file = write_report(made_up(rows=8), tmp_path / "report", "pdf")
+    content = file.read_bytes()
+    assert content.startswith(b"%PDF-")
+    boxes = {
+        tuple(map(float, box))
+        for box in re.findall(rb"/MediaBox \[([\d.]+) ([\d.]+) ([\d.]+) ([\d.]+)\]", content)
+    }
+    assert boxes, "pages of A4, in points"
+    for left, bottom, right, top in boxes:
+        assert (left, bottom) == (0, 0) and abs(right - 595.3) < 1 and abs(top - 841.9) < 1.5
+    # the same folder, without a PDF: an old one does not stay
+    write_report(made_up(rows=8), tmp_path / "report")
+    assert not file.exists()
 
 
 def test_many_rows_are_drawn_as_cells(page: Page, tmp_path: Path) -> None:

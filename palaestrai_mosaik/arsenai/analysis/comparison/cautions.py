@@ -9,6 +9,7 @@ import numpy as np
 
 from palaestrai_mosaik.arsenai.design.few import FEW_SEEDS, significance_level
 from palaestrai_mosaik.arsenai.design.methods.significance import holm
+from palaestrai_mosaik.arsenai.design.remark import ALONE, IDENTICAL, LOST, OPEN, Remark
 from palaestrai_mosaik.core.printing import count, listed
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 #: settings have different scales if their spreads differ at least by this factor
 OTHER_SCALE = 2.0
 _MOST_NAMED = 5
-#: beginnings of these warnings
-IDENTICAL = "the two runs of each pair gave the same"
-OPEN = "not significant if lost runs are counted against the better level:"
-ALONE, ALONE_ROW = "one seed gives no test", "one row gives no test"
 
 
 def warnings(
@@ -94,7 +91,7 @@ def _missing_runs(levels: pd.DataFrame) -> str:
     shares = levels["lost"] / (levels["n"] + levels["lost"])
     if np.ptp(shares.to_numpy(float)) > 0:
         text += "; what is left of a level that loses more may look better than it is"
-    return text
+    return Remark(LOST, text)
 
 
 def _missing_pairs(pairs: pd.DataFrame, paired: bool) -> str:
@@ -111,7 +108,8 @@ def _open(pairs: pd.DataFrame, level: float) -> str:
     if open_.empty:
         return ""
     parts = [f"{row['a']} and {row['b']} (p {row['p_worst']:.2g})" for row in open_.to_dict("records")]
-    return f"{OPEN} {listed(parts, _MOST_NAMED)}; none is called better"
+    text = f"not significant if lost runs are counted against the better level: {listed(parts, _MOST_NAMED)}"
+    return Remark(OPEN, f"{text}; none is called better")
 
 
 def _constant(levels: pd.DataFrame) -> str:
@@ -140,7 +138,8 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
         return ""
     parts = [f"{row['a']} and {row['b']} ({row['n']:,})" for row in identical.to_dict("records")]
     more = f" and {len(parts) - _MOST_NAMED} others" if len(parts) > _MOST_NAMED else ""
-    return f"{IDENTICAL}, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
+    named = f"{', '.join(parts[:_MOST_NAMED])}{more}"
+    return Remark(IDENTICAL, f"the two runs of each pair gave the same, so there is no test: {named}")
 
 
 def _few(
@@ -162,12 +161,9 @@ def _few(
     yield from (f"no interval for {', '.join(names)}: {reason}" for reason, names in without_interval.items())
     if not without_interval and seeds == 1 and len(runs.settings) > 1:
         yield "with one repetition, intervals tell how results vary over settings, not over seeds"
-    for tests, text, cause in (
-        ((ONE_PAIR, ONE_RUN, ONE_SEED), ALONE, "seed"),
-        ((ONE_ROW,), ALONE_ROW, "row"),
-    ):
+    for tests, cause in (((ONE_PAIR, ONE_RUN, ONE_SEED), "seed"), ((ONE_ROW,), "row")):
         if pairs["test"].isin(tests).any():
-            yield f"{text}: a difference may be due to the {cause}"
+            yield Remark(ALONE, f"one {cause} gives no test: a difference may be due to the {cause}")
     unit = "seed" if paired else "run" if runs.crossed else "row"
     yield _least_p(pairs, unit, significance_level(options.confidence))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.arsenai.design.remark import NO_BOX, Remark
 from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE, condition_of
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
@@ -333,9 +334,12 @@ def _known_by_trees(points: Points, number: int) -> tuple[bool, str]:
 def _not_found(method: str, total: int, kept: int) -> Iterator[str]:
     """Yield a note on dropped boxes; ``total``: the number of boxes, ``kept``: those that chance does not explain."""
     if not total:
-        yield f"{method} finds no box: no limits of the factors tell where the condition holds"
+        yield Remark(NO_BOX, f"{method} finds no box")
     elif not kept:
-        yield f"{method} finds no box: its boxes are no better than in outcomes that are dealt to the settings at random"
+        yield Remark(
+            NO_BOX,
+            f"{method} finds no box that is better than those in outcomes that are dealt to the settings at random",
+        )
     elif kept < total:
         yield (
             f"{count(total - kept, 'more box', 'more boxes')} of {method} left out, no better than in outcomes that are dealt "

@@ -73,13 +73,19 @@ class Best:
 def best_of(data: ReportData, outcome: str) -> Best | None:
     """Return the best setting, or None if all runs have the same or no value, or no better direction is declared.
 
+    There is none if all factors are uncertain.
+
     A setting that lost runs ranks behind all that lost none (:func:`~palaestrai_mosaik.arsenai.analysis.lost_runs.rank`). The
     interval is Student's, over the repetitions, at the confidence of the design. Of settings with the same mean, the
     first one in the design wins. If the best settings of a search with one objective were confirmed, the best mean over
     fresh seeds decides.
     """
     better, over, confirmed = better_of(data, outcome), uncertain(data.spec), _confirmed(data, outcome)
-    if better is None or (over and not is_crossed(data)) or not (confirmed or _varies(data, outcome)):
+    if (
+        better is None
+        or (over and (len(over) == len(data.spec.axes) or not is_crossed(data)))
+        or not (confirmed or _varies(data, outcome))
+    ):
         return None
     finite, table = data.finite(outcome), _table(data, outcome)
     if finite.empty:
@@ -135,6 +141,21 @@ def _passed_over(table: pd.DataFrame, lost: IntArray, index: int, better: str) -
         return None
     first = int(np.argmax(np.where(ahead, means, -np.inf)))
     return int(ahead.sum()), int(lost[first]), table.shape[1]
+
+
+def is_choice(spec: DesignSpec) -> bool:
+    """Whether the settings of a design are choices, one of which can be the best.
+
+    They are in a search. Otherwise, not all factors may be uncertain, and a setting drawn from ranges must have several
+    runs: the best of many single runs is an extreme. A design that asks where a condition holds chooses nothing.
+    """
+    if spec.search is not None:
+        return True
+    chosen = [axis for axis in spec.axes if axis.name not in uncertain(spec)]
+    if spec.analysis.discover or (spec.axes and not chosen):
+        return False
+    levels = all(factor.kind == "levels" for axis in chosen for factor in axis.factors)
+    return levels or spec.repetitions > 1
 
 
 def uncertain(spec: DesignSpec) -> tuple[str, ...]:

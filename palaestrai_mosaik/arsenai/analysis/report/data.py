@@ -62,6 +62,8 @@ class SearchData:
         confirmed: whether ``best`` has values over fresh seeds.
         several: whether there is more than one objective.
         winner: the number of the recommended setting; ``None``: lost runs could change which one is the best.
+        states: number of settings in each state, such as ``complete`` and ``pruned``.
+        runs: number of runs of these settings.
     """
 
     best: pd.DataFrame
@@ -73,6 +75,8 @@ class SearchData:
     confirmed: bool
     several: bool = False
     winner: int | None = None
+    states: Mapping[str, int] = field(default_factory=dict)
+    runs: int = 0
 
 
 @dataclass(frozen=True)

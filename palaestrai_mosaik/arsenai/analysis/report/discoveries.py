@@ -6,6 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from palaestrai_mosaik.arsenai.design.remark import NO_BOX, kind_of
+
 from ..discovery import Discovery
 from ..discovery.discover import box_table, limit_table, setting_table, trajectory_table
 from ..discovery.figure import plane_of
@@ -60,12 +62,14 @@ def discovery(result: Discovery, position: int, cautions: Cautions) -> dict[str,
             ),
         ]
     refused = [f"{result.condition}: {result.refused}"] if result.refused else []
+    without = [text for text in result.notes if result.boxes and kind_of(text) == NO_BOX]
     return {
         "condition": result.condition,
         "title": result.title,
         "nothing_found": result.nothing_found,
         "rules": [{"name": f"{box.method} {box.number}", "rule": box.rule, **box.figures} for box in boxes],
-        "refs": cautions.refer([*refused, *result.notes]),
+        "without": without,
+        "refs": cautions.refer([*refused, *(text for text in result.notes if text not in without)]),
         "panels": panels,
         "left_out": left_out,
         "boxes": len(boxes),

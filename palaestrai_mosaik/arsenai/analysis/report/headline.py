@@ -16,12 +16,13 @@ from itertools import chain
 
 from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import distinct
 from palaestrai_mosaik.arsenai.design.few import significance_level
-from palaestrai_mosaik.arsenai.design.methods.significance import INSEPARABLE, P_ADJUSTED
+from palaestrai_mosaik.arsenai.design.methods.significance import P_ADJUSTED
 from palaestrai_mosaik.arsenai.design.model import SamplerSpec
+from palaestrai_mosaik.arsenai.design.remark import INSEPARABLE, kind_of
 
 from ..moments import Moments
 from .data import ReportData
-from .indices import LeadingIndices, leading_indices, marks, pair_marks
+from .indices import LeadingIndices, index_in_words, leading_indices, marks, pair_marks
 from .numbers import Mark
 from .verdict import constant, lost, verdicts, warning
 from .wording import Fact, Sentence, caution, fact, worded
@@ -48,22 +49,14 @@ def facts(data: ReportData, outcome: str) -> list[Fact]:
     if len(values) > 1 and distinct(values) == 1:
         return [*lost(data, outcome), constant(outcome, data.counted(outcome), float(values[0]))]
     results = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
+    if data.spec.analysis.compare:
+        results = [*verdicts(data, outcome), *_sensitivity(data, outcome)]
     if not results and len(values):
         of_runs = Moments.of(values)
         common = {"outcome": outcome, "mean": of_runs.mean, "runs": data.runs_of(outcome)}
         kind = "spread" if data.spec.search is None else "spread_of_search"
         results.append(fact(kind, low=of_runs.min, high=of_runs.max, **common))
     return results or [fact("no_value", outcome=outcome)]
-
-
-def first_fact(data: ReportData, outcome: str) -> Fact:
-    """Return the leading fact of an outcome: of a planned comparison, or else of the sensitivity analysis."""
-    all_facts = facts(data, outcome)
-    if data.spec.analysis.compare:
-        for candidate in all_facts:
-            if candidate.kind in ("first_level", "first_of_finished", "some_tie", "all_tie", "only_level"):
-                return candidate
-    return next((candidate for candidate in all_facts if not candidate.caution), all_facts[0])
 
 
 def shares(
@@ -138,7 +131,7 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
         shown = [index[factor] for index in indices for factor in leading.order if factor in index]
         yield from too_small(shown, data.spec.sampler, len(data.values))
     remarks = data.remarks.get((outcome, leading.method), ())
-    yield from _effects(data, outcome, leading, any(text.startswith(INSEPARABLE) for text in remarks))
+    yield from _effects(data, outcome, leading, any(kind_of(text) == INSEPARABLE for text in remarks))
     yield from map(warning, remarks)
 
 
@@ -159,7 +152,7 @@ def _effects(data: ReportData, outcome: str, leading: LeadingIndices, noise: boo
         yield from _ranking(outcome, leading, named, noise)
     else:
         largest = {"factor": order[0], "mark": leading.marks[order[0]], "pairs": bool(of_pairs)}
-        common = {"outcome": outcome, "index": display.leading, **largest}
+        common = {"outcome": outcome, "index": index_in_words(display), **largest}
         yield fact("all_by_noise", level=level, **common) if tests else fact("no_test", **common)
     yield from _small(leading)
     if named:
@@ -172,7 +165,8 @@ def _ranking(outcome: str, leading: LeadingIndices, order: list[str], noise: boo
     """Yield the ranking of the factors in ``order``, as far as it is certain."""
     index, top = leading.display.leading, leading.marks[order[0]]
     if math.isfinite(top.low) and top.low <= 0:
-        yield fact("size_unknown", factors=order, outcome=outcome, index=index, factor=order[0], mark=top)
+        words = index_in_words(leading.display)
+        yield fact("size_unknown", factors=order, outcome=outcome, index=words, factor=order[0], mark=top)
         return
     sizes = [(factor, leading.marks[factor]) for factor in order[:_MOST_NAMED]]
     if leading.display.share:
@@ -180,7 +174,10 @@ def _ranking(outcome: str, leading: LeadingIndices, order: list[str], noise: boo
     elif index == "mu_star":
         yield fact("moves", outcome=outcome, marks=sizes)
     else:
-        yield fact("matters", outcome=outcome, index=index, marks=sizes)
+        display = leading.display
+        yield fact(
+            "matters", outcome=outcome, index=index_in_words(display), scale=display.scale, marks=sizes
+        )
     if leading.method != "anova":
         yield from _order(leading.marks, order)
 

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods import METHODS, MethodDisplay
+from palaestrai_mosaik.arsenai.design.methods.significance import P_ADJUSTED
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 
 from .numbers import Mark
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .data import ReportData
 
 
 def method_of(name: str, rows: pd.DataFrame) -> MethodDisplay:
@@ -27,6 +31,14 @@ def method_of(name: str, rows: pd.DataFrame) -> MethodDisplay:
     return MethodDisplay(
         display.title, tuple(indices[:2]), indices[0], display.share, display.says, display.pairs
     )
+
+
+def index_in_words(display: MethodDisplay) -> str:
+    """Return the leading index of a method as a noun phrase for a sentence."""
+    name = display.leading.replace("mu_star", "mu*")
+    if display.share:
+        return f"share of the variance{', interactions included' * (name == 'ST')} ({name})"
+    return display.measure or ("mean change across its range (mu*)" if name == "mu*" else name)
 
 
 def players(spec: DesignSpec) -> set[str]:
@@ -104,6 +116,23 @@ def leading_indices(spec: DesignSpec, rows: pd.DataFrame) -> LeadingIndices | No
     leading, real = marks(method_rows, display.leading), players(spec)
     order = [player for player in ranked(leading) if player in real and leading[player].known]
     return LeadingIndices(name, display, method_rows, leading, order)
+
+
+def with_effect(data: ReportData, outcome: str) -> list[str]:
+    """Return the axes and factors whose effect on an outcome is more than noise by its leading method."""
+    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
+    if leading is None:
+        return []
+    level = significance_level(data.spec.analysis.confidence)
+    players_ = {
+        name for name, mark in marks(leading.rows, P_ADJUSTED).items() if mark.known and mark.value <= level
+    }
+    return [
+        name
+        for axis in data.spec.axes
+        if {axis.name, axis.group} & players_
+        for name in (axis.name, *(factor.name for factor in axis.factors))
+    ]
 
 
 def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence[str]) -> list[str]:

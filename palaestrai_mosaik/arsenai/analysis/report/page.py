@@ -25,21 +25,27 @@ from palaestrai_mosaik.core.errors import StoreError
 
 from ..lost_runs import count_missing_runs
 from . import factors, sections, tables
+from .answer import condition_fact
 from .beside import beside
-from .best import Best
+from .best import Best, best_of, is_choice
 from .data import ReportData, log_of
 from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
+from .paper import find_browser, print_page
 from .pictures.canvas import drawing
+from .references import bibtex
 from .robust import robustness
 from .tables import Table, jsonable
 from .verdict import count_tests, lost_runs
-from .wording import Cautions, environment, plain
+from .wording import Cautions, environment, plain, worded
 
 #: content of the meta tag that identifies a report
 GENERATOR = "palaestrai_mosaik report"
-PAGE, FACTS = "index.html", "report.json"
+PAGE, FACTS, BIBTEX = "index.html", "report.json", "references.bib"
+MARKDOWN, PDF = "report.md", "report.pdf"
+#: the file of each format
+FORMATS = {"html": PAGE, "md": MARKDOWN, "pdf": PDF}
 #: number of runs on the page, the best ones
 MOST_RUNS = 100
 #: folder beside the report with pages of single runs
@@ -48,14 +54,15 @@ THEATRE = "theatre"
 Links = Callable[[str], list[tuple[str, str]]]
 
 
-def render(data: ReportData, directory: str | Path | None = None) -> dict[str, str]:
-    """Render the files of the report: the page, ``report.json``, and a CSV for every table.
+def render(data: ReportData, directory: str | Path | None = None, format: str = "html") -> dict[str, str]:
+    """Render the files of the report: the page, ``report.json``, ``references.bib``, and a CSV for every table.
 
     Equal data gives equal text.
 
     Args:
         data: the data of the report.
         directory: the folder that the page will be in; it links to existing files of runs. ``None``: no links.
+        format: ``md`` adds ``report.md``; a PDF is printed from the page.
 
     Returns:
         The text of each file, by name.
@@ -66,24 +73,33 @@ def render(data: ReportData, directory: str | Path | None = None) -> dict[str, s
     with drawing():
         view = _view(data, cautions)
     tables_of_page = list(_tables(view))
-    written = [*(table.file for table in tables_of_page), FACTS]
+    written = [*(table.file for table in tables_of_page), FACTS, BIBTEX]
+    if format != "html":
+        written.append(FORMATS[format])
+    entries = bibtex(data)
     links = partial(_links, data, Path(directory)) if directory is not None else None
+    content = {
+        **view,
+        "cautions": cautions.listed(),
+        "view_of": lambda table: table.view(links),
+        "files": " ".join(written),
+        "bibtex": entries,
+    }
     page = (
         environment()
         .get_template("page.html.j2")
         .render(
-            **view,
-            cautions=cautions.listed(),
-            view_of=lambda table: table.view(links),
+            **content,
             policy=_policy(),
             generator=f"{GENERATOR} {__version__}",
-            files=" ".join(written),
             style=Markup(_compact(_resource("style.css"))),
             script=Markup(_resource("page.js")),
         )
     )
-    csv_files = {table.file: table.csv() for table in tables_of_page}
-    return {PAGE: page, FACTS: _facts(data, view, cautions, tables_of_page), **csv_files}
+    texts = {PAGE: page, FACTS: _facts(data, view, cautions, tables_of_page), BIBTEX: entries}
+    if format == "md":
+        texts[MARKDOWN] = environment().get_template("page.md.j2").render(**content)
+    return texts | {table.file: table.csv() for table in tables_of_page}
 
 
 def _resource(name: str) -> str:
@@ -122,7 +138,9 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "tiles": _tiles(data, lost),
         "general": general,
         "tests": tests,
-        "effects": sections.effects(data),
+        "conditions": [worded(condition_fact(item)).text for item in data.discoveries],
+        "gone": None if (told := lost_runs(data)) is None else told.text,
+        "choice": is_choice(data.spec),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "discoveries": [discovery(item, i, cautions) for i, item in enumerate(data.discoveries)],
         "robustness": [robustness(item, i, cautions) for i, item in enumerate(data.robustness)],
@@ -152,10 +170,19 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
     text = data.sizes.get("runs", f"{counts['runs']:,}")
     number, _, more = text.partition(" ")
     share = f"{percent(gone / counts['runs'])}\xa0% of the runs" if gone else "all runs have finished"
-    tiles = [
+    tiles: list[tuple[str, str, str, list[int], bool]] = [
         ("Runs", number, more.strip("()"), [], False),
         ("Failed or missing", f"{gone:,}", share, lost, gone > 0),
     ]
+    if data.search is not None and data.search.states:
+        states = data.search.states
+        words = ", ".join(
+            f"{n:,} {'stopped early' if state == 'pruned' else state}" for state, n in states.items()
+        )
+        tiles[:1] = [
+            ("Settings", f"{sum(states.values()):,}", words, [], False),
+            ("Runs", f"{data.search.runs:,}", f"{counts['runs']:,} of complete settings", [], False),
+        ]
     if data.seconds:
         tiles += [
             ("Time of a run", duration(median(data.seconds)), "median, without start-up", [], False),
@@ -210,9 +237,10 @@ def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: li
         {
             "name": name,
             "better": outcome_view["better"],
+            "answer": plain(outcome_view["answer"]),
             "sentences": list(map(str, sentences)),
             "cautions": outcome_view["refs"],
-            "best": None if outcome_view["best"] is None else _best(data, outcome_view["best"]["best"]),
+            "best": None if (best := best_of(data, name)) is None else _best(data, best),
         }
         for (name, sentences), outcome_view in zip(headline(data), view["outcomes"], strict=True)
     ]
@@ -221,6 +249,7 @@ def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: li
         "design": {"uid": data.spec.uid, "hash": data.spec.hash, "seed": data.spec.seed},
         "sizes": dict(data.sizes),
         "confidence": data.spec.analysis.confidence,
+        "conditions": [plain(text) for text in view["conditions"]],
         "outcomes": outcomes,
         "cautions": [plain(text) for text in cautions.texts()],
         "seconds": {"median": median(data.seconds), "sum": sum(data.seconds)} if data.seconds else None,
@@ -259,10 +288,10 @@ def _best(data: ReportData, best: Best) -> dict[str, Any]:
 
 
 _FILES = re.compile(r'<meta name="files" content="([^"]*)">')
-_OWN = re.compile(r"[a-z0-9_-]+\.csv|report\.json")
+_OWN = re.compile(r"[a-z0-9_-]+\.csv|report\.(json|md|pdf)|references\.bib")
 
 
-def write_report(data: ReportData, directory: str | Path) -> Path:
+def write_report(data: ReportData, directory: str | Path, format: str = "html") -> Path:
     """Write the report into ``directory``.
 
     It replaces an earlier report there, and removes tables of that report which no longer exist. Other files stay.
@@ -270,27 +299,32 @@ def write_report(data: ReportData, directory: str | Path) -> Path:
     Args:
         data: the data of the report.
         directory: the folder, created if missing.
+        format: ``html``: the page; ``md`` or ``pdf``: also ``report.md`` or ``report.pdf``.
 
     Returns:
-        The path of the page.
+        The path of the page, or of the file in the other format.
 
     Raises:
+        PalaestraiMosaikError: there is no browser that prints the PDF, or it fails.
         StoreError: the directory has other content, or cannot be written.
     """
     directory = Path(directory)
+    browser = find_browser() if format == "pdf" else ""
     try:
         files.add_root(directory)
         before = files_of_report(directory)
         files.make_folder(directory, parents=True)
-        new = render(data, directory)
+        new = render(data, directory, format)
         # The page comes last, so that it never refers to a missing table.
         for name in sorted(new, key=lambda name: name == PAGE):
             _write(directory / name, new[name])
         for name in sorted(before - set(new)):
             files.remove(directory / name, missing_ok=True)
+        if browser:
+            print_page(directory / PAGE, directory / PDF, browser)
     except OSError as error:
         raise StoreError(f"cannot write the report into {directory}: {error.strerror or error}") from error
-    return directory / PAGE
+    return directory / FORMATS[format]
 
 
 def files_of_report(directory: Path) -> set[str]:

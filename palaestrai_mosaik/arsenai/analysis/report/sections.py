@@ -19,12 +19,12 @@ from palaestrai_mosaik.core.printing import count, joined
 
 from ..lost_runs import used_text
 from . import tables
-from .best import Best, best_of, better_of, is_crossed, uncertain
+from .answer import answer
+from .best import Best, best_of, better_of, is_choice, is_crossed, uncertain
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData, SearchData
-from .headline import beyond, facts, first_fact
+from .headline import beyond, facts
 from .indices import (
-    leading_indices,
     marks,
     method_of,
     pair_marks,
@@ -32,6 +32,7 @@ from .indices import (
     players,
     ranked,
     singles,
+    with_effect,
 )
 from .numbers import Mark, slug
 from .outcomes import coordinates, factor_axes, outcome_axis, outcome_spec
@@ -48,8 +49,8 @@ from .pictures.parallel import (
 )
 from .pictures.planes import MOST_CELLS, heat_map, morris_plane
 from .pictures.rows import MOST_DOTS, Block, Row, rows_picture
-from .tables import Table
-from .verdict import mark_of
+from .tables import MOST_ROWS, Table
+from .verdict import comparison_facts, mark_of, verdicts
 from .wording import Fact, caution, worded
 
 if TYPE_CHECKING:
@@ -60,41 +61,16 @@ if TYPE_CHECKING:
 #: limit on drawn factors, the most important first; tables have all
 MOST_ROWS_DRAWN = 30
 MOST_SCATTERS = 12
-#: limit on the effects of an outcome in the first picture
-MOST_EFFECTS = 6
+#: of more pairs, the differences to the best level are drawn
+_MOST_DIFFERENCES = 3
+#: with fewer factors, pictures of each factor show all that parallel coordinates would
+_FEWEST_COORDINATES = 3
 _MOST_PAIRS = 20
 _SHARE = (0.0, 1.0)
 _LEVELS = ("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std")
 _PAIRS = ("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours")
 
 View = dict[str, Any]
-
-
-def effects(data: ReportData) -> Markup:
-    """Draw the leading effects of all outcomes in one picture; empty markup if there are no effects."""
-    blocks = [block for outcome in data.outcomes if (block := _leading_effects(data, outcome)) is not None]
-    if not blocks:
-        return Markup("")
-    return wide(
-        "effects",
-        lambda identity, width: rows_picture(identity, "Leading effects on each outcome", blocks, width),
-    )
-
-
-def _leading_effects(data: ReportData, outcome: str) -> Block | None:
-    """Return the differences of a planned comparison, or else the leading indices, or else any differences."""
-    compared = [comparison for comparison in data.comparisons if comparison.comparison.outcome == outcome]
-    differences = next(
-        (block for comparison in compared if (block := _differences(data, comparison)) is not None), None
-    )
-    if differences is not None and data.spec.analysis.compare:
-        return differences
-    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
-    if leading is None or not leading.order:
-        return differences
-    rows = tuple(Row(factor, (leading.marks[factor],)) for factor in leading.order[:MOST_EFFECTS])
-    title = f"{outcome}: {leading.display.title} ({leading.display.leading.replace('mu_star', 'mu*')})"
-    return _index_block(data, outcome, leading.display, title, rows)
 
 
 def _index_block(
@@ -111,6 +87,8 @@ def _index_block(
         axis = "share of the variance"
     elif method.leading == "mu_star":
         axis = f"mean change of {outcome_axis(data, outcome).label}"
+    elif method.measure:
+        axis = method.measure.partition(" between")[0]
     return Block(title, axis, rows, series, origin=0.0, ends=_SHARE if method.share else (), stems=True)
 
 
@@ -120,8 +98,12 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
         return None
     # Equal levels need no picture.
     drawn = comparison.pairs[comparison.pairs["test"] != NO_DIFFERENCE]
-    drawn = drawn[drawn["difference"].notna()].head(MOST_ROWS_DRAWN)
-    if drawn.empty:
+    drawn = drawn[drawn["difference"].notna()]
+    best = compared.ordered()["level"].astype(str).head(1).tolist()
+    of_best = drawn["a"].isin(best) | drawn["b"].isin(best)
+    some = comparison.equal_settings and len(drawn) > _MOST_DIFFERENCES and of_best.any()
+    drawn = (drawn[of_best] if some else drawn).head(MOST_ROWS_DRAWN)
+    if drawn["difference_low"].isna().all():
         return None
     rows = tuple(
         Row(
@@ -131,25 +113,36 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
         )
         for pair in drawn.to_dict("records")
     )
-    title = f"{comparison.outcome} by {' and '.join(comparison.by)}: differences of pairs"
+    pairs_ = f"of {best[0]} and each other level" if some else "of pairs"
+    title = f"{comparison.outcome} by {' and '.join(comparison.by)}: differences {pairs_}"
     return Block(title, f"difference in {outcome_axis(data, comparison.outcome).label}", rows, origin=0.0)
 
 
 def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
     """Return the content of an outcome's section."""
-    outcome_facts = facts(data, name)
+    outcome_facts, of_outcome = facts(data, name), answer(data, name)
+    statements = [worded(item).text for item in outcome_facts if not item.caution]
+    covered = {worded(item).text for item in of_outcome.covered}
+    # Comparisons that nobody planned have their sentences beside their figures.
+    aside = not data.spec.analysis.compare and (data.sensitivity["outcome"] == name).any()
+    if aside:
+        covered |= {worded(item).text for item in verdicts(data, name)}
     refusals = [text for (refused, _), text in refused_methods(data).items() if refused == name]
     general = cautions.refer([*(item for item in outcome_facts if item.caution), *refusals], name)
-    best = best_of(data, name)
+    best = best_of(data, name) if is_choice(data.spec) else None
     return {
         "id": f"outcome-{slug(name)}",
         "name": name,
         "spec": outcome_spec(data, name),
-        "first": worded(first_fact(data, name)).text,
+        "answer": of_outcome.sentence.text,
         "refs": general,
-        "sentences": [worded(item).text for item in outcome_facts if not item.caution],
+        "sentences": [text for text in statements if text not in covered],
+        "planned": bool(data.spec.analysis.compare),
+        "aside": aside,
         "better": better_of(data, name),
-        "not_crossed": uncertain(data.spec) if best is None and not is_crossed(data) else (),
+        "not_crossed": uncertain(data.spec)
+        if is_choice(data.spec) and best is None and not is_crossed(data)
+        else (),
         "best": None if best is None else {"best": best, "refs": cautions.refer(_chosen(best), name)},
         "parallel": _parallel(data, name),
         "methods": list(_methods(data, name, cautions)),
@@ -184,7 +177,7 @@ def _parallel(data: ReportData, name: str) -> View | None:
     if len(values) < 3 or distinct(values) == 1:
         return None
     axes = coordinates(data, name, runs)
-    if len(axes) < 2:
+    if len(axes) - 1 < _FEWEST_COORDINATES:
         return None
     better = better_of(data, name)
     drawn = choose(values, -1 if better == "lower" else 1)
@@ -251,7 +244,7 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         "intervals": any(mark.spread for row in drawn for mark in row.marks),
         "big": big,
         "plane": _plane(identity, rows, order) if method_name == "morris" else Markup(""),
-        "cells": _cells(identity, method, of_pairs, order) if of_pairs else Markup(""),
+        "cells": _cells(identity, method, of_pairs, order) if len(of_pairs) > 1 else Markup(""),
         "says": method.says,
         "factors": len(order),
         "most": MOST_ROWS_DRAWN,
@@ -290,11 +283,16 @@ def _distribution(data: ReportData, name: str) -> View | None:
         return None
     by_row = data.finite(name).groupby("row")[name].mean()
     y = by_row.reindex(range(len(data.values))).to_numpy(float)
-    factors = factor_axes(data, name)
+    compared = {
+        by for item in data.comparisons if item.comparison.outcome == name for by in item.comparison.by
+    }
+    factors = [axis for axis in factor_axes(data, name) if axis.name not in compared]
     identity, axis = slug(name), outcome_axis(data, name)
+    effective = set(with_effect(data, name))
     pictures: list[Picture] = [histogram(f"{identity}-spread", axis, values)]
     pictures += [
-        scatter(f"{identity}-at-{i}", factor, axis, y) for i, factor in enumerate(factors[:MOST_SCATTERS])
+        scatter(f"{identity}-at-{i}", factor, axis, y, means=factor.name in effective)
+        for i, factor in enumerate(factors[:MOST_SCATTERS])
     ]
     known_rows, span = int(np.isfinite(y).sum()), limits(y)
     return {
@@ -305,6 +303,7 @@ def _distribution(data: ReportData, name: str) -> View | None:
         "runs": data.runs_of(name),
         "factors": len(factors),
         "most": MOST_SCATTERS,
+        "means": [factor.name for factor in factors[:MOST_SCATTERS] if factor.name in effective],
         "limits": [
             [limit for limit in axis.limits if (span[0] <= limit <= span[1]) is drawn]
             for drawn in (True, False)
@@ -321,12 +320,19 @@ def _comparison(data: ReportData, compared: Compared, number: int, cautions: Cau
     named = f"{comparison.outcome} {part}"
     view: View = {
         "by": comparison.by,
-        "lost": Table(f"{identity}-lost", f"Runs of each level, {named}", compared.losses()),
+        "lost": Table(
+            f"{identity}-lost",
+            f"Runs of each level, {named}",
+            compared.losses(),
+            most=MOST_ROWS if comparison.levels["lost"].any() else 0,
+        ),
         "refs": cautions.refer(comparison.warnings, comparison.outcome, part),
         "notes": comparison.notes,
         "constant": comparison.constant,
         "runs": int(comparison.levels["n"].sum()),
         "pictures": [],
+        "profiles": _profiles(data, compared, identity),
+        "sentences": [worded(item).text for item in comparison_facts(compared) if not item.caution],
         "facts": _comparison_facts(compared),
     }
     if comparison.constant is None:
@@ -385,56 +391,37 @@ def _comparison_pictures(data: ReportData, compared: Compared, identity: str) ->
         if comparison.equal_settings
         else comparison.levels.to_dict("records")
     )
-    label = outcome_axis(data, comparison.outcome).label
-    blocks = {}
-    for statistic in (name for name in TITLES if name in comparison.levels):
-        rows = tuple(
-            Row(
-                _named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"]))
-            )
-            for row in levels
-        )
-        title = f"{TITLES[statistic].capitalize()} of {comparison.outcome}"
-        blocks[statistic] = Block(title, label, rows, ends=_whole(levels, statistic))
+    label, statistic = outcome_axis(data, comparison.outcome).label, compared.statistic
+    rows = tuple(
+        Row(_named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"])))
+        for row in levels
+    )
+    title = f"{TITLES[statistic].capitalize()} of {comparison.outcome}"
+    blocks = {statistic: Block(title, label, rows, ends=_whole(levels, statistic))}
     differences = _differences(data, compared)
     if differences is not None:
         blocks["difference"] = differences
-    improvements = _improvements(compared)
-    if improvements is not None:
-        blocks["improvement"] = improvements
 
     def shown(block: Block) -> Any:
         return lambda picture_id, width: rows_picture(picture_id, block.title, [block], width)
 
-    pictures = [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
-    if len(comparison.profiles):
-        lines = Curves(
-            comparison.profiles, ("score", "share"), (label, "share of runs that are better"), share=True
-        )
-        pictures.append(
-            wide(
-                f"{identity}-profiles",
-                lambda picture_id, width: line_picture(
-                    picture_id, f"Performance profiles of {comparison.outcome}", lines, width
-                ),
-            )
-        )
-    return pictures
+    return [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
 
 
-def _improvements(compared: Compared) -> Block | None:
-    pairs = compared.comparison.pairs
-    if not len(pairs) or not pairs["improvement"].notna().any():
-        return None
-    drawn = pairs[(pairs["test"] != NO_DIFFERENCE) & pairs["improvement"].notna()].head(MOST_ROWS_DRAWN)
-    if drawn.empty:
-        return None
-    rows = tuple(
-        Row(f"{pair['a']} over {pair['b']}", (mark_of(pair, "improvement"),))
-        for pair in drawn.to_dict("records")
+def _profiles(data: ReportData, compared: Compared, identity: str) -> Markup:
+    """Draw the performance profiles of a comparison; empty markup without any."""
+    comparison = compared.comparison
+    if comparison.constant is not None or not len(comparison.profiles):
+        return Markup("")
+    label, title = (
+        outcome_axis(data, comparison.outcome).label,
+        f"Performance profiles of {comparison.outcome}",
     )
-    axis = "probability that the first is better"
-    return Block("Probability of improvement", axis, rows, origin=0.5, ends=_SHARE)
+    columns, labels = ("score", "share"), (label, "share of runs that are better")
+    lines = Curves(comparison.profiles, columns, labels, share=True)
+    return wide(
+        f"{identity}-profiles", lambda picture_id, width: line_picture(picture_id, title, lines, width)
+    )
 
 
 def _named(compared: Compared, row: Mapping[Any, Any]) -> str:

@@ -50,7 +50,7 @@ _TITLES = {
     "settings_all": "settings with all seeds",
     "settings_some": "settings with some seeds",
 }
-_P_VALUES = ("p", "p_holm", "quasi_p")
+_P_VALUES = ("p", "p_holm", "p_adjusted", "quasi_p")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,9 @@ class Table:
         frame = (self.frame if self.sorted is None else self.sorted).head(self.most)
         names = [str(name) for name in frame.columns]
         columns = [self._column(frame, name, names) for name in self._shown(names)]
+        if not self.named:
+            # A column without any value says nothing; the file has it.
+            columns = [column for column in columns if any(column["cells"])] or columns
         files = [links(str(uid)) for uid in frame["run"]] if links and "run" in frame else []
         return {
             "name": self.name,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import distinct
-from palaestrai_mosaik.arsenai.analysis.comparison.cautions import ALONE, ALONE_ROW, IDENTICAL, OPEN
 from palaestrai_mosaik.arsenai.analysis.comparison.studentized import NO_DIFFERENCE, ONE_ROW
 from palaestrai_mosaik.arsenai.design.few import significance_level
+from palaestrai_mosaik.arsenai.design.remark import ALONE, IDENTICAL, LOST, OPEN, kind_of
 from palaestrai_mosaik.core.printing import count, joined
 
 from ..lost_runs import count_missing_runs
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_PAIRS = 3
 _MOST_SETTINGS = 2
-# Beginning of the warnings about losses, which come before all results.
-_LOST = "lost runs (failed"
-# Beginnings of the warnings that have their own sentence here.
-_SAID = (IDENTICAL, ALONE, ALONE_ROW, OPEN)
+# Losses come before all results; the others have their own sentence here.
+_SAID = (LOST, IDENTICAL, ALONE, OPEN)
 
 
 def verdicts(data: ReportData, outcome: str) -> Iterator[Fact]:
@@ -38,18 +36,19 @@ def verdicts(data: ReportData, outcome: str) -> Iterator[Fact]:
     for compared in data.comparisons:
         if compared.comparison.outcome != outcome:
             continue
-        for verdict in _comparison(compared):
+        for verdict in comparison_facts(compared):
             if not verdict.caution or verdict not in earlier:
                 yield verdict
             earlier.append(verdict)
 
 
-def _comparison(data: Compared) -> Iterator[Fact]:
+def comparison_facts(data: Compared) -> Iterator[Fact]:
+    """Yield the facts of a comparison."""
     comparison = data.comparison
     ordered = data.ordered()
     if ordered.empty:
         return
-    yield from (warning(text) for text in comparison.warnings if text.startswith(_LOST))
+    yield from (warning(text) for text in comparison.warnings if kind_of(text) == LOST)
     if comparison.constant is not None:
         yield constant(
             comparison.outcome, count(int(comparison.levels["n"].sum()), "run"), comparison.constant
@@ -67,7 +66,7 @@ def _comparison(data: Compared) -> Iterator[Fact]:
             outcome=comparison.outcome,
         )
     yield from _pairs(data)
-    yield from (warning(text) for text in comparison.warnings if not text.startswith((_LOST, *_SAID)))
+    yield from (warning(text) for text in comparison.warnings if kind_of(text) not in _SAID)
 
 
 def constant(outcome: str, runs: str, value: float) -> Fact:
@@ -165,21 +164,17 @@ def _pairs(data: Compared) -> Iterator[Fact]:
     of_finished = (ordered["p_holm"] <= level) & (ordered["p_worst"] > level)
     significant = (ordered["p_holm"] <= level) & ~of_finished
     for pair in ordered[significant].head(_MOST_PAIRS).to_dict("records"):
-        yield _pair(pair, data)
+        yield pair_fact(pair, data)
     if significant.sum() > _MOST_PAIRS:
         yield fact("more_pairs", more=int(significant.sum()) - _MOST_PAIRS, all=len(pairs))
     if of_finished.any():
-        described = [
-            _described(pair, data) for pair in ordered[of_finished].head(_MOST_PAIRS).to_dict("records")
-        ]
-        yield caution(
-            "of_finished", pairs=described, all=int(of_finished.sum()), outcome=data.comparison.outcome
-        )
+        parts = [described(pair, data) for pair in ordered[of_finished].head(_MOST_PAIRS).to_dict("records")]
+        yield caution("of_finished", pairs=parts, all=int(of_finished.sum()), outcome=data.comparison.outcome)
     alike = ordered[ordered["p_holm"] > level].to_dict("records")
     if alike:
-        described = [_described(pair, data) for pair in alike[:_MOST_PAIRS]]
+        parts = [described(pair, data) for pair in alike[:_MOST_PAIRS]]
         p = float(alike[0]["p_holm"])
-        yield fact("not_told_apart", pairs=described, all=len(alike), p=p, tests=len(pairs))
+        yield fact("not_told_apart", pairs=parts, all=len(alike), p=p, tests=len(pairs))
 
 
 def _untested(pairs: pd.DataFrame, data: Compared) -> Iterator[Fact]:
@@ -193,11 +188,11 @@ def _untested(pairs: pd.DataFrame, data: Compared) -> Iterator[Fact]:
         yield fact("identical", pairs=[(row["a"], row["b"]) for row in same[:_MOST_PAIRS]], all=len(same))
     for what, untested in kinds.items():
         if untested:
-            described = [_described(row, data) for row in untested[:_MOST_PAIRS]]
-            yield caution("alone", what=what, pairs=described, all=len(untested))
+            parts = [described(row, data) for row in untested[:_MOST_PAIRS]]
+            yield caution("alone", what=what, pairs=parts, all=len(untested))
 
 
-def _described(pair: Mapping[Any, Any], data: Compared) -> dict[str, Any]:
+def described(pair: Mapping[Any, Any], data: Compared) -> dict[str, Any]:
     """Return the levels of a pair, their difference, and its size relative to the second one's mean."""
     share = abs(float(pair["difference"])) * data.unit(pair)
     mark = mark_of(pair, "difference")
@@ -216,12 +211,13 @@ def _turned(mark: Mark) -> Mark:
     return Mark(-mark.value, -mark.high, -mark.low)
 
 
-def _pair(pair: Mapping[Any, Any], data: Compared) -> Fact:
+def pair_fact(pair: Mapping[Any, Any], data: Compared) -> Fact:
+    """Return which level of a pair with a significant difference is better, or that they differ."""
     outcome = data.comparison.outcome
     first, second, mark = pair["a"], pair["b"], mark_of(pair, "difference")
     if pair["favours"] == second:
         first, second, mark = second, first, _turned(mark)
-    common = {"pair": _described(pair, data), "mark": mark, "outcome": outcome}
+    common = {"pair": described(pair, data), "mark": mark, "outcome": outcome}
     if not pair["favours"]:
         return fact("pair_differs", **common)
     return fact("pair_better", better=first, worse=second, **common)
@@ -241,7 +237,7 @@ def lost(data: ReportData, outcome: str) -> Iterator[Fact]:
         if compared.comparison.outcome == outcome
         for text in compared.comparison.warnings
     )
-    yield from (warning(text) for text in dict.fromkeys(warnings) if text.startswith(_LOST))
+    yield from (warning(text) for text in dict.fromkeys(warnings) if kind_of(text) == LOST)
 
 
 def lost_runs(data: ReportData) -> Sentence | None:

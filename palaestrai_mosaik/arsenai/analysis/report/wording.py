@@ -21,6 +21,8 @@ from .numbers import Mark, column, percent, typeset
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
+# What Markdown or HTML in it would act on; a "<" or ">" between spaces is text.
+_ACTIVE = re.compile(r"[\\`*_\[\]#|~&]|<(?=[A-Za-z!/?])|^>")
 _MOST_NAMED = 3
 
 
@@ -73,6 +75,14 @@ def plain(text: Markup) -> str:
     return re.sub("\N{MINUS SIGN}(?=[0-9])", "-", line)
 
 
+def markdown(text: object) -> Markup:
+    """Convert markup or text to Markdown on one line: bold names, all else as it is written."""
+    parts = re.split(r"</?strong>", str(text)) if isinstance(text, Markup) else [printable(text)]
+    plain_parts = (Markup(part).unescape() if isinstance(text, Markup) else part for part in parts)
+    texts = (_ACTIVE.sub(r"\\\g<0>", re.sub(r"\s+", " ", part)) for part in plain_parts)
+    return Markup("**".join(texts).strip())
+
+
 def printable(value: object) -> str:
     """Convert ``value`` to text that is valid in a page, a picture and XML."""
     return _UNPRINTABLE.sub("\ufffd", str(value))
@@ -102,6 +112,9 @@ def environment() -> Environment:
         "told": _told,
         "counted": count,
         "p": _p,
+        "md": markdown,
+        "line": lambda text: Markup(" ".join(printable(text).split())),
+        "verbatim": lambda text: Markup(printable(text)),
     }
     return templates
 

@@ -111,6 +111,8 @@ PAWN = Method(
         "The median of the Kolmogorov-Smirnov distances between the outcome's distribution and that where "
         "the factor is fixed: 0 no effect, at most 1. (irrelevant) is what factors without any effect "
         "would seldom exceed in a sample of this size.",
+        measure="median Kolmogorov-Smirnov distance between the distributions of all rows and of those with the factor fixed",
+        scale="0 (no effect) to 1",
     ),
 )
 
@@ -236,5 +238,7 @@ DELTA = Method(
         False,
         "delta says how far the whole distribution of the outcome moves when a factor is fixed: 0 not at "
         "all, at most 1. Small samples give small values to factors without any effect, too.",
+        measure="shift of the density between all rows and those with the factor fixed (delta)",
+        scale="0 (no effect) to 1",
     ),
 )

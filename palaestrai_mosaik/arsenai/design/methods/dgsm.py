@@ -95,5 +95,6 @@ DGSM = Method(
         False,
         "An upper bound for ST from the mean square of the derivative: small values say that a factor does "
         "not matter, large ones do not say how much it does.",
+        measure="upper bound of its share of the variance (DGSM)",
     ),
 )

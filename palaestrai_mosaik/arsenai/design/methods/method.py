@@ -140,6 +140,8 @@ class MethodDisplay:
         share: whether ``leading`` is a share of the variance.
         says: explanation of the indices.
         pairs: index of pairs of factors, None if the method has none.
+        measure: the leading index in words, for a sentence.
+        scale: its smallest and largest value; empty if it has none.
     """
 
     title: str
@@ -148,6 +150,8 @@ class MethodDisplay:
     share: bool
     says: str
     pairs: str | None = None
+    measure: str = ""
+    scale: str = ""
 
 
 @dataclass(frozen=True)

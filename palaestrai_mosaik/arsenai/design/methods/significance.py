@@ -25,12 +25,12 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IndexVector, IntArray
 
+from ..remark import INSEPARABLE, Remark
 from .method import Index, Study
 
 #: name of the index of p values, and name of the row for the share of noise
 P_ADJUSTED, NOISE = "p_adjusted", "(noise)"
 #: how the note begins that shares contain noise
-INSEPARABLE = "each row was run once, so that noise and interactions cannot be told apart"
 _FLIPS, _DEALS, _PERMUTATIONS = 1999, 999, 199
 # largest number of values in memory at once; relative rounding errors of sums
 _HELD, _ROUNDING = 1_000_000, 1e-9
@@ -119,7 +119,10 @@ def about_noise(
         remedy: the advice if rows were run once.
     """
     if np.isnan(share):
-        return f"{INSEPARABLE}: {indices} contain both ({remedy})"
+        return Remark(
+            INSEPARABLE,
+            f"each row was run once, so that noise and interactions cannot be told apart: {indices} contain both ({remedy})",
+        )
     return (
         f"noise explains {share:.0%} of the variance of rows, which are means of {by_repetition(study).shape[1]} repetitions; "
         f"it is subtracted from {indices}"

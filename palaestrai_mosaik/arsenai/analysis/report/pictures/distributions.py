@@ -38,6 +38,8 @@ _COLUMNS, _ROWS = 60, 36
 _FEW = 100
 _MOST_MEANS = 20
 _FEWEST_PER_MEAN = 5
+# A line through fewer means has no shape.
+_FEWEST_MEANS = 4
 #: with more levels than this, they are drawn like numbers
 MOST_LEVELS = 24
 # Steps of the golden ratio spread points evenly, whatever their number.
@@ -109,8 +111,14 @@ def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Pictu
     return picture
 
 
-def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: FloatArray) -> Picture:
-    """Draw ``outcome`` (``y``, of the same rows) against a factor, with its running mean."""
+def scatter(
+    identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: FloatArray, *, means: bool
+) -> Picture:
+    """Draw ``outcome`` (``y``, of the same rows) against a factor.
+
+    ``means``: whether to draw the means of levels, or of neighbouring rows. Without an effect of the factor, they would
+    show the effects of others.
+    """
     finite = np.isfinite(against.x) & np.isfinite(y)
     x, y = against.x[finite], y[finite]
     picture = Picture(identity, f"{outcome.name} against {against.name}", PANEL, 262)
@@ -125,7 +133,8 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
         spread = (np.arange(len(x)) * _GOLDEN % 1 - 0.5) * 0.6
         drawn_x, mean = x + spread, level_means(x, y, len(against.levels))
     else:
-        span = (float(x.min()), float(x.max())) if against.log and len(x) else limits(x)
+        ends = (float(x.min()), float(x.max())) if len(x) else (1.0, 10.0)
+        span = ends if against.log else limits(x)
         span = span if span[0] < span[1] else (span[0], span[0] * 10 if against.log else span[0] + 1)
         x_axis(axes, span, against.label, PANEL - left - 12, log=against.log)
         drawn_x, mean = x, running_mean(x, y)
@@ -139,6 +148,9 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
     for value in outcome.limits:
         if up[0] <= value <= up[1]:
             picture.tell(axes.axhline(value, color=INK, lw=1, ls=(0, (5, 3))), "limit", f"limit {value:g}")
+    picture.described = f"{outcome.name} against {against.name}: {len(x):,} rows."
+    if not means or not len(mean[1]):
+        return picture
     if against.levels:
         for position, value in zip(*mean, strict=True):
             axes.plot(
@@ -146,10 +158,8 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
             )
     else:
         axes.plot(*mean, color=SERIES[1], lw=2.6, clip_on=False)
-    first, last = (typeset(v, 3) for v in mean[1][[0, -1]]) if len(mean[1]) else ("unknown", "unknown")
-    picture.described = (
-        f"{len(x):,} rows. The mean of {outcome.name} goes from {first} on the left to {last} on the right."
-    )
+    first, last = (typeset(v, 3) for v in mean[1][[0, -1]])
+    picture.described += f" The mean of {outcome.name} goes from {first} on the left to {last} on the right."
     return picture
 
 
@@ -209,7 +219,7 @@ def running_mean(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     Rows with equal x stay together, whatever their number. Dividing them by their y would create a peak without runs.
     """
     spans = min(_MOST_MEANS, len(x) // _FEWEST_PER_MEAN)
-    if spans < 2:
+    if spans < _FEWEST_MEANS:
         return np.empty(0), np.empty(0)
     _, index, counts = np.unique(x, return_inverse=True, return_counts=True)
     # The span of an x is that of the middle of its rows.

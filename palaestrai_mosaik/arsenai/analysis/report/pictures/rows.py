@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..numbers import Mark, column
 from .canvas import INK, QUIET, SERIES, SMALL, Picture, limits, points, width_of, x_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: limit on the single values of a row
 MOST_DOTS = 200
@@ -91,19 +95,10 @@ def _room(block: Block, beside: bool) -> float:
 
 
 def _draw(picture: Picture, block: Block, top: float, beside: bool, index: int) -> None:
+    """Draw a block below ``top``, the block at ``index`` of the picture."""
     height = _room(block, beside)
     each = height / max(1, len(block.rows))
-    values_on_axis = [end for row in block.rows for m in row.marks for end in (m.value, m.low, m.high)]
     behind = [_thinned(row.dots) for row in block.rows]
-    values_on_axis += [float(value) for values in behind for value in values]
-    # If values have no known scatter, an axis from the least to the largest would exaggerate any difference.
-    scatters = any(m.spread for row in block.rows for m in row.marks) or any(
-        len(np.unique(values)) > 1 for values in behind
-    )
-    # Equal values without scatter would have no position on an axis that does not begin at zero.
-    zero = not scatters or block.stems
-    origin = [] if block.origin is None else [block.origin]
-    span = limits([*values_on_axis, *block.ends, *origin], zero=zero)
     texts = _texts(block)
     left, right = 8.0, picture.width - 8.0
     if beside:
@@ -111,15 +106,14 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, index: int) 
         right -= max(width_of(text, SMALL) for text in texts) + 12
     axes = picture.axes((left, right, top + _HEAD, top + _HEAD + height))
     picture.heading(block.title, y=top + 14)
-    if block.series:
-        _legend(picture, block.series, top)
+    _legend(picture, block.series, top)
+    span = _span(block, behind)
     x_axis(axes, span, block.axis, right - left)
     axes.set_ylim(height, 0)
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
-    base = block.origin if block.origin is not None else 0.0
     if block.origin is not None or (block.stems and span[0] < 0):
-        axes.axvline(base, color=INK, lw=1)
+        axes.axvline(block.origin or 0.0, color=INK, lw=1)
     for i, (row, values) in enumerate(zip(block.rows, behind, strict=True)):
         y = i * each
         picture.tell(axes.axhspan(y, y + each, color="none"), "row", f"{row.name}: {texts[i]}")
@@ -131,27 +125,40 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, index: int) 
         picture.text(
             picture.width - 8, base_line, texts[i], picture.width, size=SMALL, ha="right", color=QUIET
         )
-        for k, mark in enumerate(row.marks):
-            if not mark.known:
-                continue
-            at, colour = first + k * _LINE, SERIES[k % len(SERIES)]
-            if block.stems:
-                axes.plot([base, mark.value], [at, at], color=colour, lw=6, alpha=0.25, solid_capstyle="butt")
-            if mark.spread:
-                (line,) = axes.plot([mark.low, mark.high], [at, at], color=colour, lw=2.2, clip_on=False)
-                picture.tell(line, "interval")
-            (point,) = axes.plot(
-                [mark.value],
-                [at],
-                _MARKS[k % len(_MARKS)],
-                color=colour,
-                ms=8 if k == 0 else 7,
-                clip_on=False,
-            )
-            picture.tell(point, "point", f"{row.name}: {_told(_series(block)[k], mark)}")
+        _draw_marks(picture, axes, block, row, first)
         if len(values):
-            below = np.full(len(values), first + _LINE * (len(row.marks) - 1) + 10)
+            below = np.full(len(values), first + lines + 10)
             picture.tell(points(axes, values, below, ec=SERIES[1], lw=4.5, alpha=0.55), "dots")
+
+
+def _span(block: Block, behind: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the ends of the axis of a block; ``behind``: the single values of each row."""
+    ends = [end for row in block.rows for mark in row.marks for end in (mark.value, mark.low, mark.high)]
+    ends += [float(value) for values in behind for value in values]
+    # If values have no known scatter, an axis from the least to the largest would exaggerate any difference.
+    scatters = any(mark.spread for row in block.rows for mark in row.marks) or any(
+        len(np.unique(values)) > 1 for values in behind
+    )
+    origin = [] if block.origin is None else [block.origin]
+    # Equal values without scatter would have no position on an axis that does not begin at zero.
+    return limits([*ends, *block.ends, *origin], zero=not scatters or block.stems)
+
+
+def _draw_marks(picture: Picture, axes: Axes, block: Block, row: Row, first: float) -> None:
+    """Draw the marks of a row one below the other, the first one at the height ``first``."""
+    base = block.origin or 0.0
+    for k, mark in enumerate(row.marks):
+        if not mark.known:
+            continue
+        at, colour = first + k * _LINE, SERIES[k % len(SERIES)]
+        if block.stems:
+            axes.plot([base, mark.value], [at, at], color=colour, lw=6, alpha=0.25, solid_capstyle="butt")
+        if mark.spread:
+            (line,) = axes.plot([mark.low, mark.high], [at, at], color=colour, lw=2.2, clip_on=False)
+            picture.tell(line, "interval")
+        symbol, size = _MARKS[k % len(_MARKS)], 8 if k == 0 else 7
+        (point,) = axes.plot([mark.value], [at], symbol, color=colour, ms=size, clip_on=False)
+        picture.tell(point, "point", f"{row.name}: {_told(_series(block)[k], mark)}")
 
 
 def _texts(block: Block) -> list[str]:
