@@ -491,7 +491,7 @@ def _read_frame(
         available = dict.fromkeys(columns_of(stream.paths))
         chosen = available if columns is None else (name for name in columns if name in available)
         names = list(dict.fromkeys(("worker", "episode", *numbers, "step", "time", *chosen)))
-    result: pd.DataFrame = read_parts(stream.paths, rows.expression, names).to_pandas()
+    result = _read(stream.paths, rows, names)
     if columns is not None and "wall" in columns:
         # assignment by index drops rows that were written in the meantime
         result["wall"] = read_wall(stream.paths, rows.expression)["wall"].to_pandas()
@@ -500,4 +500,14 @@ def _read_frame(
     key: tuple[Any, ...] = stream.key
     for i, name in enumerate(("phase", *owners)):
         result.insert(i, name, key[i])
+    return result
+
+
+def _read(paths: Sequence[Path], rows: RowRange, columns: Sequence[str] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    if rows.stop is not None and rows.stop <= 0:
+        # no tick is below 0, so only the columns are asked for
+        return pd.DataFrame(columns=columns_of(paths) if columns is None else list(columns))
+    result: pd.DataFrame = read_parts(paths, rows.expression, columns).to_pandas()
     return result

@@ -108,7 +108,7 @@ _CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES[
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 
 
-@resource("run/{run}/curves")
+@resource("run/{run}/curves", fixed=True)
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the curves of a run, its phases and its warnings.
 
@@ -155,7 +155,7 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     return answer
 
 
-@resource("run/{run}/episodes")
+@resource("run/{run}/episodes", fixed=True)
 def episodes(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the table of a run's episodes, newest first: a row per episode and agent, in columns."""
     table = source.store.episodes(source.store.find_run(run), evaluation=None)

@@ -74,7 +74,7 @@ class _Chosen:
 _Match = tuple[int, Curve, str]
 
 
-@resource("run/{run}/time")
+@resource("run/{run}/time", fixed=True)
 def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the possible choices: phases, workers, episodes, bodies, and patterns of columns."""
     store = source.store
@@ -83,12 +83,15 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     phases: list[dict[str, Any]] = []
     offered: dict[str, None] = {}
     row: Any
+    counts = store.bodies(uid).groupby(["phase", "agent"])["count"].sum()
+    environments = store.environments(uid).set_index("phase")["incarnations"]
     for row in store.phases(uid).itertuples(index=False):
         phase_episodes = recorded[recorded["phase"] == row.phase]
         sources = sources_of(store, uid, int(row.phase), BodyChoice())
         offered |= dict.fromkeys(name for entry in sources for name in entry.columns)
-        bodies = store.bodies(uid, row.phase).groupby("agent")["count"].sum()
-        incarnations = store.environments(uid, row.phase)["incarnations"]
+        bodies, incarnations = (
+            table.loc[table.index.get_level_values("phase") == row.phase] for table in (counts, environments)
+        )
         phases.append(
             {
                 **{"phase": row.phase, "name": row.name, "mode": row.mode},
@@ -104,7 +107,7 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     return {"phases": phases, "suggestions": suggested, "patterns": default_patterns(suggested)}
 
 
-@resource("run/{run}/series")
+@resource("run/{run}/series", fixed=True)
 def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return chosen columns over an episode, as panels of lines or percentiles.
 
@@ -167,6 +170,9 @@ def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> lis
     names = store.phases(uid).set_index("phase")["name"]
     recorded = recorded[recorded["evaluation"].astype(bool) == evaluation]
     numbers = query.texts("phases") or ([str(recorded["phase"].max())] if len(recorded) else [])
+    if len(numbers) > 1:
+        # read them for all phases at once
+        store.bodies(uid), store.channels(uid)
     chosen = []
     for text in dict.fromkeys(numbers):
         phase = int(text) if text.isdecimal() else -1
