@@ -155,15 +155,28 @@ def search(source: Source, query: Query) -> dict[str, Any]:
     Raises:
         ResourceError: the design has no search.
     """
-    design_watch = watch(source)
+    settings = _settings_of(watch(source))
+    if query.get("since") == settings["version"]:
+        return {"version": settings["version"], "unchanged": True}
+    return settings
+
+
+def _settings_of(design_watch: DesignWatch) -> dict[str, Any]:
     if design_watch.folder.spec.search is None:
         raise ResourceError("this design has no search")
     with _SEARCHES_LOCK:
         search_watch = _SEARCHES.setdefault(design_watch, SearchWatch())
-    settings = search_watch.get(design_watch)
-    if query.get("since") == settings["version"]:
-        return {"version": settings["version"], "unchanged": True}
-    return settings
+    return search_watch.get(design_watch)
+
+
+def version_of(design_watch: DesignWatch) -> str:
+    """Return the version of the settings of a search, as in :func:`search`.
+
+    Raises:
+        ResourceError: the design has no search, or its journal is damaged.
+    """
+    version: str = _settings_of(design_watch)["version"]
+    return version
 
 
 class DesignAnalysis:
