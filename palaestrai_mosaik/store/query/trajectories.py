@@ -10,7 +10,7 @@ from operator import and_, eq, ge, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..parts import columns_of, parts_so_far, read_parts, read_wall
+from ..parts import columns_of, episodes_in, parts_so_far, read_parts, read_wall
 from .lookup import inside, unknown
 from .members import Bodies, BodyGroup, Members, is_one, numbers_of
 from .runs import RunQueries
@@ -263,19 +263,15 @@ class Trajectories(RowQueries):
         import pandas as pd
 
         keys = ["phase", "worker", "evaluation"]
-        tables = [
-            read_parts([path], columns=["worker", "episode"])
-            .to_pandas()
-            .drop_duplicates()
-            .assign(phase=stream.phase, evaluation=stream.evaluation)
+        rows = [
+            (stream.phase, worker, stream.evaluation, *ends)
             for kind in ("agent", "environment")
             for stream in self._streams(run, phase, StreamSelection(kind))
             for path in stream.paths
+            for worker, *ends in episodes_in(path)
         ]
-        if not tables:
-            return pd.DataFrame(columns=[*keys, "first", "last"])
-        episodes = pd.concat(tables).groupby(keys)["episode"]
-        result: pd.DataFrame = episodes.agg(first="min", last="max").reset_index()
+        episodes = pd.DataFrame(rows, columns=[*keys, "first", "last"]).groupby(keys)
+        result: pd.DataFrame = episodes.agg({"first": "min", "last": "max"}).reset_index()
         return result
 
     def statistics(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.plot.columns import Moment, clock_of, unit_of
+from palaestrai_mosaik.plot.curves import percentiles_across
 from palaestrai_mosaik.plot.limits import Pair, bounds_of
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IntVector
@@ -255,7 +256,7 @@ def _bands(entry: _Actions, bounds: dict[str, Pair]) -> Iterator[dict[str, Any]]
         is_set = np.isfinite(values).any(axis=1)
         levels = np.full((len(_LEVELS), len(values)), np.nan)
         if is_set.any():
-            levels[:, is_set] = np.nanpercentile(values[is_set], list(_LEVELS.values()), axis=1)
+            levels[:, is_set] = percentiles_across(values[is_set].T, list(_LEVELS.values()))
         indices = places_of_extremes(levels[0], levels[-1])
         pairs = {_bounds(entry.uids[i], bounds) for i in places}
         low, high = pairs.pop() if len(pairs) == 1 else (None, None)

@@ -57,6 +57,8 @@ class BodyOutcomes:
         self.rows: pd.DataFrame | None = None
         self._episodes = -1
         self._looked = self._cost = 0.0
+        #: the end and the duration of the last computation of the run's curves
+        self.drawn = self.drawing = 0.0
 
     def look(self, store: Store, uid: str, episodes: int, running: Callable[[], bool]) -> pd.DataFrame | None:
         """Return the rows of agents with several bodies; ``None`` if no agent has several.
@@ -145,13 +147,20 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer["unread"] = unread and bool(agents_by_body(store, uid, None, BodyChoice()))
-    if query.get("known") != version:
+    is_early = time.monotonic() - bodies.drawn < _SHARE * bodies.drawing
+    if "known" in query and is_early and is_running(store, uid):
+        # computing the curves takes at most one part in _SHARE of the time, so the page asks again
+        answer["version"] = query["known"]
+    elif query.get("known") != version:
+        started = time.monotonic()
         every = store.evaluate_every(uid)
         outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None))
         recorded = list(episode_curves(by_member(outcomes, bodies.rows)))
         if with_statistics:
             recorded += episode_curves(_statistics(store, uid))
         answer["curves"] = [_curve(curve, every) for curve in recorded]
+        bodies.drawn = time.monotonic()
+        bodies.drawing = bodies.drawn - started
     return answer
 
 
