@@ -17,6 +17,7 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import answers as answers_module
 from palaestrai_mosaik.web.answers import Answers
+from palaestrai_mosaik.web.data import curves as curves_module
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import Source
 
@@ -185,3 +186,32 @@ def test_answers_that_were_not_used_for_longest_are_dropped(
     for _ in range(2):
         assert json.loads(small.get("run/latest/series", {"phases": "0"}).content or b"")
     assert counted.paths[-2:] == ["run/latest/series"] * 2
+
+
+def test_live_curves_take_a_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After curves that took a second, a page that polls gets the next ones ten seconds later, or when the run ends."""
+    now, running = 100.0, True
+    monkeypatch.setattr(curves_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(curves_module, "is_running", lambda store, uid: running)
+    with Store(tmp_path / "s", create=True) as store:
+        uid = records.record_small_run(store)
+
+        def asked(**query: str) -> Any:
+            return get(Source(store), f"run/{uid}/curves", query)
+
+        assert asked()["curves"]
+        curves_module.outcomes_of_bodies(store, uid).drawing = 1.0
+        now = 109.9
+        early = asked(known="older")
+        assert early["curves"] is None and early["version"] == "older" and len(early["phases"]) == 1
+        running = False
+        assert asked(known="older")["curves"]
+        running = True
+        curves_module.outcomes_of_bodies(store, uid).drawing = 1.0
+        # a page without curves gets them at once
+        assert asked()["curves"]
+        curves_module.outcomes_of_bodies(store, uid).drawing = 1.0
+        now = 119.8
+        assert asked(known="older")["curves"] is None
+        now = 120.0
+        assert asked(known="older")["curves"]

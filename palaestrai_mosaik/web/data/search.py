@@ -126,7 +126,7 @@ def contour(source: Source, query: Query) -> dict[str, Any]:
     complete, values = _complete(settings), folder.values()
     rows = [values[setting.number] for setting in complete]
     columns = [column_of(factor, rows).astype(float) for factor in pair]
-    is_active = np.array([np.isfinite(column) for column in columns]).all(axis=0)
+    is_active = np.isfinite(columns[0]) & np.isfinite(columns[1])
     for factor, column in zip(pair, columns, strict=True):
         if factor.kind == "levels":
             is_active &= column >= 0
