@@ -56,7 +56,8 @@ class _Scales:
 
     def distances(self, actions: _Actions, uids: Sequence[str]) -> FloatMatrix:
         """Return how far each actuator of ``uids`` is from its neutral value, as a share of its range."""
-        columns = [actions.uids.index(uid) for uid in uids]
+        index_of = {uid: i for i, uid in enumerate(actions.uids)}
+        columns = [index_of[uid] for uid in uids]
         neutral = np.array([self.neutral[uid] for uid in uids])
         scale = np.array([self.range[uid] for uid in uids])
         # an actuator that is not set is left alone
@@ -150,9 +151,8 @@ def _actions_of(
     """Yield the actions of each agent with actuators in an episode, those of its bodies side by side."""
     bodies = store.bodies(run, moment.phase)
     for name in dict.fromkeys(bodies["agent"]):
-        names = [
-            column for column in store.steps(run, moment.phase, name, stop=0) if column.startswith(_PREFIX)
-        ]
+        columns = map(str, store.steps(run, moment.phase, name, stop=0))
+        names = [column for column in columns if column.startswith(_PREFIX)]
         if not names:
             continue
         start, stop = window
@@ -277,8 +277,11 @@ def _deviations(
         one, other = actions[i], actions[j]
         same_phase = one.moment.phase == other.moment.phase
         of_reference = reference in (one.moment.phase, other.moment.phase) and one.agent == other.agent
-        common = [uid for uid in one.uids if uid in other.uids]
-        if not common or not (same_phase or of_reference):
+        if not (same_phase or of_reference):
+            continue
+        others = set(other.uids)
+        common = [uid for uid in one.uids if uid in others]
+        if not common:
             continue
         if other.moment.phase == reference and not same_phase:
             i, j, one, other = j, i, other, one
