@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +48,12 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
+    from palaestrai_mosaik.arsenai.search.analysis import Analysis
     from palaestrai_mosaik.arsenai.search.result import SearchResult
 
 
+#: the parts of an analysis that have other names in the progress display
+_PARTS = {"indices": "analyse", "boxes": "discover"}
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
 
@@ -83,67 +85,36 @@ def analyse(
     """
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import choose_outcomes
+    from palaestrai_mosaik.arsenai.search.analysis import analyse_design
 
     with outcome_progress() as progress:
         results = Results(find_folder(folder), store, progress)
         names = choose_outcomes(results, outcomes)
-        analysis = _analysed(results, methods, names, discover)
-    analysis.search = None if analysis.boxes_only else search_of(results, store)
-    analysis.beside = None if beside is None else beside_of(results, beside, store)
+        analysis = analyse_design(
+            results,
+            store,
+            methods=methods,
+            outcomes=names,
+            conditions=discover,
+            progress=lambda part: resample_progress(_PARTS.get(part, part)),
+        )
+    if analysis.no_discoveries:
+        raise PalaestraiMosaikError(analysis.no_discoveries)
+    compared = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
-    say(_outcome_table(results, names), *_analysis_blocks(results, analysis), end="\n\n")
-    written = _write_analysis(results, analysis, directory)
+    say(_outcome_table(results, names), *_analysis_blocks(results, analysis, compared), end="\n\n")
+    written = _write_analysis(results, analysis, compared, directory)
     say_unless_quiet(*written)
     warn(*_analysis_warnings(results, analysis))
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
-        answer(_analysis_data(results, names, analysis) | {"files": written})
+        answer(_analysis_data(results, names, analysis, compared) | {"files": written})
     return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
-@dataclass
-class _Analysis:
-    """The results of an analysis; ``boxes_only`` if no indices were requested."""
-
-    boxes_only: bool
-    indices: Sequence[SensitivityResult]
-    discoveries: Sequence[Discovery]
-    robustness: Sequence[Robustness]
-    #: why the robustness in the design is missing
-    no_robustness: str
-    search: SearchResult | None = None
-    beside: Beside | None = None
-
-    def is_failed(self, requested: Sequence[str]) -> bool:
-        """Return whether a part failed: boxes, robustness, a ``requested`` method, or without these all methods."""
-        if any(entry.refused for entry in self.discoveries) or self.no_robustness:
-            return True
-        refused = [bool(entry.refused) for entry in self.indices]
-        return any(refused) if requested else bool(refused) and all(refused)
-
-
-def _analysed(
-    results: Results, methods: Sequence[str], names: Sequence[str], discover: Sequence[str]
-) -> _Analysis:
-    """Compute the requested parts of the analysis, by default everything in the design."""
-    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_design
-    from palaestrai_mosaik.arsenai.analysis.discovery import discover_design
-    from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity
-
-    boxes_only = bool(discover) and not methods
-    with resample_progress("analyse") as drawing, resample_progress("discover") as searching:
-        indices = () if boxes_only else sensitivity(results, methods, names, drawing)
-        discovered = () if methods and not discover else discover_design(results, discover, searching)
-    if methods or discover:
-        return _Analysis(boxes_only, indices, discovered, (), "")
-    with resample_progress("robustness") as drawing:
-        return _Analysis(boxes_only, indices, discovered, *robustness_design(results, drawing))
-
-
-def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
+def _analysis_blocks(results: Results, analysis: Analysis, beside: Beside | None) -> Iterator[str]:
     """Yield the printed parts of an analysis."""
-
     yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
     if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
         yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
@@ -151,11 +122,13 @@ def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
     yield from ("\n".join(robustness_lines(entry)) for entry in analysis.robustness)
     if analysis.search is not None:
         yield "\n".join(_search_lines(results.spec, analysis.search))
-    if analysis.beside is not None:
-        yield "\n".join(_beside_lines(analysis.beside))
+    if beside is not None:
+        yield "\n".join(_beside_lines(beside))
 
 
-def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
+def _write_analysis(
+    results: Results, analysis: Analysis, beside: Beside | None, directory: Path
+) -> list[Path]:
     """Write the tables of an analysis as CSV; return the files."""
     from palaestrai_mosaik.arsenai.analysis.sensitivity import tidy
 
@@ -164,8 +137,8 @@ def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> l
     if analysis.search is not None:
         of_search = search_tables(results.spec, analysis.search)
         tables |= {f"search-{name}.csv": frame for name, frame in of_search.items()}
-    if analysis.beside is not None:
-        tables["beside.csv"] = analysis.beside.table()
+    if beside is not None:
+        tables["beside.csv"] = beside.table()
     if analysis.indices:
         tables["sensitivity.csv"] = tidy(analysis.indices)
     written += [write_table(frame, directory / name) for name, frame in tables.items()]
@@ -176,7 +149,7 @@ def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> l
     return written
 
 
-def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
+def _analysis_warnings(results: Results, analysis: Analysis) -> Iterator[str]:
     """Yield the warnings about an analysis."""
     if results.not_collected:
         yield results.not_collected
@@ -189,7 +162,11 @@ def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
     yield from (f"{entry.condition}: {entry.refused}" for entry in analysis.discoveries if entry.refused)
 
 
-def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) -> dict[str, Any]:
+def _analysis_data(
+    results: Results, names: Sequence[str], analysis: Analysis, beside: Beside | None
+) -> dict[str, Any]:
+    from palaestrai_mosaik.arsenai.search.analysis import outcome_moments
+
     methods = [
         {
             **select(entry, "outcome", "method", "used", "lost", "executed"),
@@ -202,8 +179,8 @@ def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) 
     return {
         **design_data(results, names),
         "search": None if analysis.search is None else analysis.search.data(),
-        "beside": None if analysis.beside is None else _beside_data(analysis.beside),
-        "outcomes": _moments(results, names),
+        "beside": None if beside is None else _beside_data(beside),
+        "outcomes": outcome_moments(results, names),
         "methods": methods,
         "discoveries": [_discovery_data(entry) for entry in analysis.discoveries],
         "robustness": [robustness_data(entry) for entry in analysis.robustness],
@@ -301,26 +278,11 @@ def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-#: the columns of the table of outcomes
-_MOMENTS = ("outcome", "mean", "std", "min", "median", "max", "not_finite")
-
-
 def _outcome_table(results: Results, names: Sequence[str]) -> str:
-    headers = [name.replace("_", " ") for name in _MOMENTS]
-    return table(headers, (tuple(row.values()) for row in _moments(results, names)), indent="  ")
+    from palaestrai_mosaik.arsenai.search.analysis import MOMENTS, outcome_moments
 
-
-def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the moments of each outcome's values."""
-    from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
-
-    lost, moments = count_missing_runs(results.outcomes(), names), results.moments()
-    rows = []
-    for name in names:
-        numbers = (moments[name][moment] for moment in _MOMENTS[1:-1])
-        known = (None if math.isnan(number) else number for number in numbers)
-        rows.append(dict(zip(_MOMENTS, (name, *known, lost[name] or None), strict=True)))
-    return rows
+    headers = [name.replace("_", " ") for name in MOMENTS]
+    return table(headers, (tuple(row.values()) for row in outcome_moments(results, names)), indent="  ")
 
 
 def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:

@@ -107,7 +107,23 @@ def percentiles(
     x, values = x[has_value], values[:, has_value]
     if not len(x):
         return x, np.empty((len(levels), 0))
-    return x, np.nanpercentile(values, levels, axis=0)
+    return x, percentiles_across(values, levels)
+
+
+def percentiles_across(values: np.ndarray[Any, Any], levels: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Return percentiles over the rows of each column, NaN left out; shape (levels, columns).
+
+    Args:
+        values: shape (rows, columns), with a value in each column.
+        levels: percentiles, 0 to 100.
+    """
+    result = np.empty((len(levels), values.shape[1]))
+    is_whole = np.isfinite(values).all(axis=0)
+    # numpy takes columns with NaN one by one
+    result[:, is_whole] = np.percentile(values[:, is_whole], levels, axis=0)
+    if not is_whole.all():
+        result[:, ~is_whole] = np.nanpercentile(values[:, ~is_whole], levels, axis=0)
+    return result
 
 
 @dataclass(frozen=True)

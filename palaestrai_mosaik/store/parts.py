@@ -411,6 +411,30 @@ def _columns_of(path: Path, state: tuple[int, int] | None) -> tuple[str, ...]:
     return tuple(open_part(path, lambda file: file.schema_arrow.names))
 
 
+def episodes_in(path: Path) -> tuple[tuple[int, int, int], ...]:
+    """Read the workers in a part, each with its first and its last episode. Raises :class:`StoreError`."""
+    if is_open(path):
+        return _read_episodes(path)
+    try:
+        state = path.stat()
+    except OSError:  # opening it reports the reason
+        return _read_episodes(path)
+    return _episodes_in(path, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=16384)
+def _episodes_in(path: Path, state: tuple[int, int]) -> tuple[tuple[int, int, int], ...]:
+    # a part never changes, and a view of a run asks again with each new part
+    return _read_episodes(path)
+
+
+def _read_episodes(path: Path) -> tuple[tuple[int, int, int], ...]:
+    table = read_parts([path], columns=["worker", "episode"])
+    grouped = table.group_by("worker").aggregate([("episode", "min"), ("episode", "max")])
+    columns = (grouped[name].to_pylist() for name in ("worker", "episode_min", "episode_max"))
+    return tuple(zip(*columns, strict=True))
+
+
 def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any] | None = None) -> pa.Table:
     """Read the wall-clock times of an agent's rows, which :func:`read_parts` reads from ``paths``.
 

@@ -169,17 +169,29 @@ class Registry:
 
     Args:
         noun: the noun for the functions in error messages.
+
+    Attributes:
+        fixed: the functions that return the same for a finished run each time.
     """
 
     def __init__(self, noun: str):
         self._noun = noun
         self._functions: dict[tuple[str, ...], Callable[..., object]] = {}
+        self.fixed: set[Callable[..., object]] = set()
 
-    def __call__(self, path: str) -> Callable[[T], T]:
-        """Return a decorator that registers a function at ``path``."""
+    def __call__(self, path: str, *, fixed: bool = False) -> Callable[[T], T]:
+        """Return a decorator that registers a function at ``path``.
+
+        Args:
+            path: the path.
+            fixed: whether the answer depends on nothing but the run, the query, and what a run records until it
+                finishes.
+        """
 
         def add(function: T) -> T:
             self._functions[tuple(path.split("/"))] = function
+            if fixed:
+                self.fixed.add(function)
             return function
 
         return add
@@ -212,7 +224,8 @@ def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> ob
         StoreError: the run, phase, agent, environment or column does not exist.
     """
     function, variables = resource.find(path)
-    return function(source, *variables, Query(query))
+    with source.store.remembering():
+        return function(source, *variables, Query(query))
 
 
 def address(path: str, query: Mapping[str, str] | None = None) -> str:

@@ -27,7 +27,7 @@ from palaestrai_mosaik.runner.interrupt import HANGUP, ending_signals, leave_ter
 
 from .access import Access, is_loopback, names_of
 from .actions import perform
-from .data import get
+from .answers import COMPRESSED_FROM, Answers
 from .encoding import to_json
 from .page import served_page, static, static_files
 from .resources import READ_ONLY, ResourceError, Source
@@ -47,8 +47,6 @@ except ImportError as error:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: longer answers are compressed
-_COMPRESSED_FROM = 2_000
 #: maximum size of a request's body in bytes, and seconds within which it must arrive
 MAX_BODY = 8 * 2**20
 BODY_TIMEOUT = 30.0
@@ -78,6 +76,7 @@ def create_app(source: Source, access: Access) -> Starlette:
     """Return the application that shows a store and performs the page's actions."""
     digest = _digest_of_files()
     page, policy = served_page(f"./static/{digest}/")
+    answers = Answers(source, digest)
     readers = ThreadPoolExecutor(_READERS, "read", _lower_priority)
     actors = ThreadPoolExecutor(_ACTORS, "act")
 
@@ -95,7 +94,7 @@ def create_app(source: Source, access: Access) -> Starlette:
         name = request.path_params["name"]
         if request.path_params["digest"] != digest or name not in static_files():
             return _refused(404, f"no file {name!r}")
-        packed = _accepts_gzip(request) and len(static(name)) > _COMPRESSED_FROM
+        packed = _accepts_gzip(request) and len(static(name)) > COMPRESSED_FROM
         content = await _in(readers, partial(_packed, name)) if packed else static(name)
         # the address contains the digest of all files, so its content never changes
         headers = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
@@ -105,7 +104,13 @@ def create_app(source: Source, access: Access) -> Starlette:
     async def resource(request: Request) -> Response:
         path, query = request.path_params["path"], dict(request.query_params)
         packed = _accepts_gzip(request)
-        return await _in(readers, lambda: _answer(request, to_json(get(source, path, query)), packed))
+        tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+        answer = await _in(readers, lambda: answers.get(path, query, packed=packed, tags=tags))
+        headers = {"ETag": answer.tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
+        if answer.content is None:
+            return Response(status_code=304, headers=headers)
+        headers |= _encoding(answer.packed)
+        return Response(answer.content, headers=headers, media_type="application/json")
 
     async def action(request: Request) -> Response:
         path = request.path_params["path"]
@@ -258,18 +263,6 @@ def _lower_priority() -> None:
     """
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
-
-
-def _answer(request: Request, content: bytes, packed: bool) -> Response:
-    """Return a resource, or status 304 if the browser already has it."""
-    tag = f'W/"{sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    packed = packed and len(content) > _COMPRESSED_FROM
-    if packed:
-        content = gzip.compress(content, 1)
-    return Response(content, headers=headers | _encoding(packed), media_type="application/json")
 
 
 def _accepts_gzip(request: Request) -> bool:

@@ -508,17 +508,17 @@ def _is_current(record: JobRecord | None, attempt: int) -> bool:
 
 def load_run_states(
     folder: DesignFolder,
-    location: StoreLocation,
+    location: StoreLocation | Store,
     *,
     held: bool = False,
     ask: bool = True,
     journal: SearchJournal | None = None,
 ) -> States:
-    """Determine the state of every run of a design from the store at a location.
+    """Determine the state of every run of a design from its store.
 
     Args:
         folder: the design folder.
-        location: the store with its results, which need not exist yet.
+        location: the open store with its results, or its location, where it need not exist yet.
         held: whether this process has the folder's lock.
         ask: query the schedulers; otherwise, all their tasks count as gone.
         journal: the journal of the folder's search, if it has been read already.
@@ -531,6 +531,8 @@ def load_run_states(
         StoreError: the store cannot be read.
     """
     journal = journal or _journal_of(folder)
+    if isinstance(location, Store):
+        return _run_states(folder, location, journal, held=held, ask=ask)
     try:
         store = location.look()
     except MissingStoreError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,13 @@ from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.arsenai.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, retries_text
+from palaestrai_mosaik.arsenai.design.settings import (
+    FOLDER,
+    JOURNAL,
+    SearchJournal,
+    SettingRecord,
+    retries_text,
+)
 from palaestrai_mosaik.arsenai.execution.journal import Journal, optuna, quiet
 from palaestrai_mosaik.arsenai.execution.status import load_run_states
 from palaestrai_mosaik.core import seeding
@@ -135,14 +142,14 @@ class SearchResult:
 
 
 def search_result(
-    spec: DesignSpec, path: Path, store: str | None = None, *, journal: SearchJournal | None = None
+    spec: DesignSpec, path: Path, store: str | Store | None = None, *, journal: SearchJournal | None = None
 ) -> SearchResult:
     """Summarise the search in ``path``; importances need Optuna.
 
     Args:
         spec: the design of the search.
         path: its folder.
-        store: the URL of the store of its runs; ``None``: ``results`` in the folder.
+        store: the store of its runs, or its URL; ``None``: ``results`` in the folder.
         journal: its journal, if it has been read already, before the store.
 
     Returns:
@@ -154,11 +161,16 @@ def search_result(
         StoreError: the store cannot be read.
     """
     folder = DesignFolder.open(path)
-    states = load_run_states(folder, StoreLocation.of(path / RESULTS, store), ask=False, journal=journal)
+    location = store if isinstance(store, Store) else StoreLocation.of(path / RESULTS, store)
+    states = load_run_states(folder, location, ask=False, journal=journal)
     records, lost = states.settings, sum(state.lost for state in states.runs)
     sentences = list(_summary(spec, path, records, lost))
     shares: Importances = {}
-    if find_spec("optuna") is not None and states.journal.trials:
+    # Optuna opens its journal for appending
+    is_writable = os.access(path / FOLDER / JOURNAL, os.W_OK)
+    if states.journal.trials and not is_writable:
+        sentences.append("There are no importances: the journal of the search cannot be opened for writing.")
+    if find_spec("optuna") is not None and states.journal.trials and is_writable:
         lost_settings = {record.number for record in records if record.state == "lost"}
         shares = importances(spec, open_search(spec, path), lost_settings)
         sentences += map(_sentence, explained_by_chance(shares, spec.analysis.confidence))

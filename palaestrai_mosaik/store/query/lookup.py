@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -108,6 +111,30 @@ class StoredDocument(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table with rows for each phase of a run.
+
+    Attributes:
+        columns: the columns by name; the first one is ``phase``, the number of the phase.
+        joined: adds the tables of the columns to a selection of phases.
+        order: the order of the rows of a phase.
+        large: whether phases can have thousands of rows, so that only those of the requested phase are read.
+    """
+
+    columns: Mapping[str, Any]
+    joined: Callable[[Select[Any]], Select[Any]]
+    order: Sequence[Any] = ()
+    large: bool = False
+
+
+#: the names of the members of each phase, by kind
+_NAMES = {
+    "agent": Table({"phase": Phase.number, "name": Agent.name}, lambda s: s.join(Agent)),
+    "environment": Table({"phase": Phase.number, "name": Environment.uid}, lambda s: s.join(Environment)),
+}
+
+
 class Lookup:
     """Base class of queries: finds runs and phases by name, and reads tables. Unknown names raise :class:`StoreError`.
 
@@ -117,12 +144,44 @@ class Lookup:
     def __init__(self, database: Database, directory: Path):
         self.database = database
         self.directory = directory
+        self._memory = threading.local()
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Remember the runs, phases and members that this thread reads, until the block ends.
+
+        An answer that is made of many queries reads each of these tables once. Within the block, rows that are written
+        later can be missing.
+        """
+        if self._remembered is not None:
+            yield
+            return
+        self._memory.tables = {}
+        try:
+            yield
+        finally:
+            self._memory.tables = None
+
+    @property
+    def _remembered(self) -> dict[Hashable, Any] | None:
+        """The tables that this thread remembers by name; ``None`` outside of :meth:`remembering`."""
+        tables: dict[Hashable, Any] | None = getattr(self._memory, "tables", None)
+        return tables
+
+    def _once(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return the result of ``read``, or what this thread remembers under ``key``."""
+        tables = self._remembered
+        if tables is None:
+            return read()
+        if key not in tables:
+            tables[key] = read()
+        value: T = tables[key]
+        return value
 
     def instance_directory(self, instance_uid: str) -> Path:
         """Return the folder of the instance with exactly this uid."""
         return inside(self.directory / INSTANCES, instance_uid)
 
-    @reads
     def find_run(self, run: str) -> str:
         """Return the uid of the instance named ``run``.
 
@@ -133,8 +192,13 @@ class Lookup:
         Raises:
             StoreError: there is no such run, several uids begin like this, or several runs have this name.
         """
-        with self.database.reading() as session:
-            return self._find(session, run)[1]
+
+        @reads
+        def find(store: Lookup) -> tuple[int, str]:
+            with store.database.reading() as session:
+                return store._find(session, run)
+
+        return self._once(("run", run), lambda: find(self))[1]
 
     @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
@@ -180,6 +244,9 @@ class Lookup:
 
     def _find(self, session: Session, run: str) -> tuple[int, str]:
         """Return the id and the uid of the instance named ``run``."""
+        return self._once(("run", run), lambda: self._select(session, run))
+
+    def _select(self, session: Session, run: str) -> tuple[int, str]:
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
         for choice in [latest.where(Instance.uid == run), *([latest] if run == "latest" else [])]:
             row = session.execute(choice).first()
@@ -223,14 +290,12 @@ class Lookup:
         """Select the names of all runs."""
         return [name for name in session.scalars(select(Label.name).distinct()) if name is not None]
 
-    @staticmethod
-    def _phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
+    def _phase_ids(self, session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
         """Return the ids of the phases with the number or name ``phase``; ``None``: all."""
-        phases = session.execute(
-            select(Phase.id, Phase.number, Phase.name)
-            .where(Phase.instance_id == instance)
-            .order_by(Phase.number)
-        ).all()
+        statement = select(Phase.id, Phase.number, Phase.name).where(Phase.instance_id == instance)
+        phases = self._once(
+            ("phases", instance), lambda: session.execute(statement.order_by(Phase.number)).all()
+        )
         chosen = [row[0] for row in phases if phase is None or phase in (row[1], row[2])]
         if phase is not None and not chosen:
             existing = ", ".join(f"{number} {name!r}" for _, number, name in phases) or "none yet"
@@ -238,36 +303,37 @@ class Lookup:
             raise StoreError(f"run {run!r} has no phase {phase!r}{hint}; it has: {existing}")
         return chosen
 
-    @reads
     def _check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
         """Raise :class:`StoreError` if no ``agent`` or ``environment`` (``kind``) has this name."""
         if name is None:
             return
-        column, table = (Agent.name, Agent) if kind == "agent" else (Environment.uid, Environment)
-        with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            ids = self._phase_ids(session, instance, run, phase)
-            names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
+        names = set(self._table(run, _NAMES[kind], phase)["name"])
         if name not in names:
             raise unknown(kind, name, names, scope_of(run, phase))
 
+    def _table(self, run: str, table: Table, phase: int | str | None = None) -> pd.DataFrame:
+        """Return the rows of ``table`` for a run, or for one of its phases, in the order of the phases.
+
+        Within :meth:`remembering`, the rows of a phase are taken from those of the run.
+        """
+        tables = self._remembered
+        whole = (table, run, None)
+        if isinstance(phase, int) and tables is not None and (not table.large or whole in tables):
+            rows = self._once(whole, lambda: self._read_table(run, table, None))
+            rows = rows[rows["phase"] == phase]
+            if len(rows):
+                return rows.reset_index(drop=True)
+        return self._once((table, run, phase), lambda: self._read_table(run, table, phase)).copy()
+
     @reads
-    def _table(
-        self,
-        run: str,
-        columns: Mapping[str, Any],
-        joined: Callable[[Select[Any]], Select[Any]],
-        order: Sequence[Any],
-        phase: int | str | None = None,
-    ) -> pd.DataFrame:
-        """Select ``columns`` of the tables that ``joined`` adds to the phases of ``run``, by phase, then ``order``."""
+    def _read_table(self, run: str, table: Table, phase: int | str | None) -> pd.DataFrame:
         with self.database.reading() as session:
             instance, _ = self._find(session, run)
             ids = self._phase_ids(session, instance, run, phase)
-            labelled = [column.label(name) for name, column in columns.items()]
-            statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
-            rows = session.execute(statement.order_by(Phase.number, *order))
-            return frame(rows, columns)
+            labelled = [column.label(name) for name, column in table.columns.items()]
+            statement = table.joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
+            rows = session.execute(statement.order_by(Phase.number, *table.order))
+            return frame(rows, table.columns)
 
 
 def restricted(session: Session, statement: Any, column: Any, ids: Collection[int] | None) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from palaestrai_mosaik.types import Topology
 
 from ..database import reads
 from ..models import Agent, Body, Channel, Description, Environment, Phase
-from .lookup import Lookup, scope_of, unknown
+from .lookup import Lookup, Table, scope_of, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,19 +170,89 @@ class BodyGroup:
         }
 
 
-#: the columns of channels
-_CHANNELS = {
-    "phase": Phase.number,
-    "environment": Environment.uid,
-    "agent": Agent.name,
-    "group": Channel.body_group,
-    "kind": Channel.kind,
-    "position": Channel.position,
-    "uid": Channel.uid,
-    "space": Channel.space,
-    "size": Channel.size,
-    "unit": Channel.unit,
-}
+_ENVIRONMENTS = Table(
+    {
+        "phase": Phase.number,
+        "environment": Environment.uid,
+        "name": Environment.name,
+        "params": Environment.params,
+        "world_model": Environment.world_model,
+        "start": Environment.start,
+        "step_size": Environment.step_size,
+        "incarnations": Environment.incarnations,
+        "rewards_accumulate": Environment.rewards_accumulate,
+    },
+    lambda statement: statement.join(Environment),
+    [Environment.id],
+)
+_AGENTS = Table(
+    {
+        "phase": Phase.number,
+        "agent": Agent.name,
+        "brain": Agent.brain,
+        "muscle": Agent.muscle,
+        "objective": Agent.objective,
+    },
+    lambda statement: statement.join(Agent),
+    [Agent.id],
+)
+_BODIES = Table(
+    {
+        "phase": Phase.number,
+        "agent": Agent.name,
+        "group": Body.body_group,
+        "name": Body.name,
+        "first": Body.first,
+        "count": Body.count,
+        "environment": Body.environment,
+        "number": Body.number,
+        "incarnations": Body.incarnations,
+        "muscle": Body.muscle,
+        "objective": Body.objective,
+        "proposed": Body.proposed,
+    },
+    lambda statement: statement.join(Body, Body.phase_id == Phase.id).join(Agent, Agent.id == Body.agent_id),
+    [Agent.id, Body.body_group],
+)
+
+
+def _with_channels(statement: Select[Any]) -> Select[Any]:
+    statement = statement.join(Channel, Channel.phase_id == Phase.id)
+    return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+
+
+_CHANNELS = Table(
+    {
+        "phase": Phase.number,
+        "environment": Environment.uid,
+        "agent": Agent.name,
+        "group": Channel.body_group,
+        "kind": Channel.kind,
+        "position": Channel.position,
+        "uid": Channel.uid,
+        "space": Channel.space,
+        "size": Channel.size,
+        "unit": Channel.unit,
+    },
+    lambda statement: _with_channels(statement).outerjoin(
+        Environment, Environment.id == Channel.environment_id
+    ),
+    [Channel.id],
+    large=True,
+)
+#: the channels of agents, which are far fewer than those of environments
+_CHANNELS_OF_AGENTS = Table(
+    {
+        "phase": Phase.number,
+        "agent": Agent.name,
+        "group": Channel.body_group,
+        "kind": Channel.kind,
+        "uid": Channel.uid,
+    },
+    lambda statement: _with_channels(statement).where(Channel.agent_id.is_not(None)),
+    [Channel.id],
+    large=True,
+)
 
 
 class Members(Lookup):
@@ -199,18 +269,7 @@ class Members(Lookup):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        columns = {
-            "phase": Phase.number,
-            "environment": Environment.uid,
-            "name": Environment.name,
-            "params": Environment.params,
-            "world_model": Environment.world_model,
-            "start": Environment.start,
-            "step_size": Environment.step_size,
-            "incarnations": Environment.incarnations,
-            "rewards_accumulate": Environment.rewards_accumulate,
-        }
-        return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
+        return self._table(run, _ENVIRONMENTS, phase)
 
     def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per phase and agent.
@@ -222,15 +281,7 @@ class Members(Lookup):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        columns = {
-            "phase": Phase.number,
-            "agent": Agent.name,
-            "brain": Agent.brain,
-            "muscle": Agent.muscle,
-            "objective": Agent.objective,
-        }
-        result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
-        return self._with_channels(result, run, phase, ["phase", "agent"])
+        return self._with_channels(self._table(run, _AGENTS, phase), run, phase, ["phase", "agent"])
 
     @reads
     def agent_names(self, run: str) -> list[str]:
@@ -280,20 +331,7 @@ class Members(Lookup):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        return self._channels(run, phase, *_CHANNELS)
-
-    def _channels(self, run: str, phase: int | str | None, *names: str) -> pd.DataFrame:
-        """Select columns of the channels; without the environment, only of those of agents, which are far fewer."""
-
-        def joined(statement: Select[Any]) -> Select[Any]:
-            statement = statement.join(Channel, Channel.phase_id == Phase.id)
-            statement = statement.outerjoin(Agent, Agent.id == Channel.agent_id)
-            if "environment" in names:
-                return statement.outerjoin(Environment, Environment.id == Channel.environment_id)
-            return statement.where(Channel.agent_id.is_not(None))
-
-        columns = {name: _CHANNELS[name] for name in names}
-        return self._table(run, columns, joined, [Channel.id], phase)
+        return self._table(run, _CHANNELS, phase)
 
     def bodies(
         self,
@@ -323,7 +361,7 @@ class Members(Lookup):
         Raises:
             StoreError: there is no such run, phase, agent, environment or body.
         """
-        rows = self._bodies(run, phase, agent)
+        rows = self._bodies(run, phase)
         rows["incarnations"] = self._incarnations(run, phase, rows)
         chosen = {group.key for group in self._body_groups(run, phase, agent, environment, body)}
         keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
@@ -340,7 +378,7 @@ class Members(Lookup):
         """Return the selected groups of bodies, in order of phase, agent and group."""
         self._check_member(run, phase, "agent", agent)
         self._check_member(run, phase, "environment", environment)
-        groups = self._all_groups(run, phase, agent)
+        groups = [group for group in self._all_groups(run, phase) if agent in (None, group.agent)]
         scope = scope_of(run, phase)
         owner = scope if agent is None else f"agent {agent!r} in {scope}"
         if environment is not None:
@@ -352,8 +390,14 @@ class Members(Lookup):
                 )
         return groups if body is None else _with_bodies(groups, body, owner)
 
-    def _all_groups(self, run: str, phase: int | str | None, agent: str | None) -> list[BodyGroup]:
-        rows = self._bodies(run, phase, agent)
+    def _all_groups(self, run: str, phase: int | str | None) -> list[BodyGroup]:
+        whole = (self._remembered or {}).get(("groups", run, None))
+        if isinstance(phase, int) and whole is not None:
+            return [group for group in whole if group.phase == phase]
+        return self._once(("groups", run, phase), lambda: self._read_groups(run, phase))
+
+    def _read_groups(self, run: str, phase: int | str | None) -> list[BodyGroup]:
+        rows = self._bodies(run, phase)
         if rows.empty:
             return []
         placed = self._incarnations(run, phase, rows)
@@ -400,28 +444,9 @@ class Members(Lookup):
             lists.append([] if numbers is None else list(numbers))
         return pd.Series(lists, dtype=object)
 
-    def _bodies(self, run: str, phase: int | str | None, agent: str | None) -> pd.DataFrame:
-        columns = {
-            "phase": Phase.number,
-            "agent": Agent.name,
-            "group": Body.body_group,
-            "name": Body.name,
-            "first": Body.first,
-            "count": Body.count,
-            "environment": Body.environment,
-            "number": Body.number,
-            "incarnations": Body.incarnations,
-            "muscle": Body.muscle,
-            "objective": Body.objective,
-            "proposed": Body.proposed,
-        }
-
-        def joined(statement: Select[Any]) -> Select[Any]:
-            statement = statement.join(Body, Body.phase_id == Phase.id).join(Agent, Agent.id == Body.agent_id)
-            return statement if agent is None else statement.where(Agent.name == agent)
-
-        result = self._table(run, columns, joined, [Agent.id, Body.body_group], phase)
-        return self._with_channels(result, run, phase, ["phase", "agent", "group"])
+    def _bodies(self, run: str, phase: int | str | None) -> pd.DataFrame:
+        rows = self._table(run, _BODIES, phase)
+        return self._with_channels(rows, run, phase, ["phase", "agent", "group"])
 
     def _with_channels(
         self, owners: pd.DataFrame, run: str, phase: int | str | None, keys: list[str]
@@ -429,7 +454,7 @@ class Members(Lookup):
         """Add the uids of the channels of each owner, which is identified by ``keys``."""
         import pandas as pd
 
-        channels = self._channels(run, phase, "phase", "agent", "group", "kind", "uid")
+        channels = self._table(run, _CHANNELS_OF_AGENTS, phase)
         channels = channels.drop_duplicates([*keys, "kind", "uid"])
         owned = channels.groupby([*keys, "kind"])["uid"].agg(list)
         for kind in ("sensor", "actuator", "reward"):

@@ -33,6 +33,7 @@ from ..parts import count_rows, parts_so_far, settled
 from .lookup import (
     Fold,
     Lookup,
+    Table,
     finished_episodes,
     first_errors,
     folds_of,
@@ -56,6 +57,18 @@ _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
     *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps"),
     *("objective", "agent", "fold", "error", "name", "tags", "note"),
+)
+#: the episodes that did not finish
+_UNFINISHED = Table(
+    {
+        "phase": Phase.number,
+        "evaluation": Episode.evaluation,
+        "worker": Episode.worker,
+        "episode": Episode.episode,
+        "steps": Episode.steps,
+    },
+    lambda statement: statement.join(Episode, Episode.phase_id == Phase.id).where(~is_finished()),
+    [Episode.evaluation, Episode.episode, Episode.worker],
 )
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
@@ -152,26 +165,14 @@ class RunRowQueries(Lookup):
         """
         import pandas as pd
 
-        columns = {
-            "phase": Phase.number,
-            "evaluation": Episode.evaluation,
-            "worker": Episode.worker,
-            "episode": Episode.episode,
-            "steps": Episode.steps,
-        }
         with self.database.reading() as session:
             instance, _ = self._find(session, run)
             document = select(Instance.run_document_id).where(Instance.id == instance)
             number = session.scalars(document).one()
             self._read_plans(session, [number])
-        result = self._table(
-            run,
-            columns,
-            lambda s: s.join(Episode, Episode.phase_id == Phase.id).where(~is_finished()),
-            [Episode.evaluation, Episode.episode, Episode.worker],
-        )
+        result = self._table(run, _UNFINISHED)
         planned = dict(enumerate(phase.steps for phase in self._plans[number]))
-        result = result.astype({name: bool if name == "evaluation" else int for name in columns})
+        result = result.astype({name: bool if name == "evaluation" else int for name in _UNFINISHED.columns})
         steps = [planned.get(phase) for phase in result["phase"]]
         return result.assign(planned=pd.array(steps, dtype="Int64"))
 

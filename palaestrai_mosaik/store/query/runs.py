@@ -44,6 +44,7 @@ from ..process import still_runs
 from .lookup import (
     Fold,
     Lookup,
+    Table,
     finished_episodes,
     first_errors,
     folds_of,
@@ -149,6 +150,44 @@ def _has_other_documents(session: Session, hashes: Sequence[str]) -> bool:
     return session.scalar(count) != sum(counts)
 
 
+_DONE = (
+    select(Episode.phase_id, finished_episodes().label("done"))
+    .where(~Episode.evaluation)
+    .group_by(Episode.phase_id)
+    .subquery("counts")
+)
+_PHASES = Table(
+    {
+        "phase": Phase.number,
+        "name": Phase.name,
+        "mode": Phase.mode,
+        "workers": Phase.workers,
+        "episodes": Phase.episodes,
+        "episodes_done": func.coalesce(_DONE.c.done, 0),
+        "controller": Phase.controller,
+        "started": Phase.started,
+        "ended": Phase.ended,
+        "reason": Phase.reason,
+    },
+    lambda statement: statement.outerjoin(_DONE, _DONE.c.phase_id == Phase.id),
+)
+_STREAMS = Table(
+    {
+        "phase": Phase.number,
+        "kind": Stream.kind,
+        "name": Stream.name,
+        "group": Stream.body_group,
+        "evaluation": Stream.evaluation,
+        "folder": Stream.folder,
+        "rows": Stream.rows,
+        "parts": Stream.parts,
+        "digest": Stream.digest,
+    },
+    lambda statement: statement.join(Stream),
+    [Stream.id],
+)
+
+
 class RunQueries(Lookup):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
@@ -231,22 +270,7 @@ class RunQueries(Lookup):
         Args:
             run: the run, in any form that :meth:`find_run` accepts.
         """
-        counted = select(Episode.phase_id, finished_episodes().label("done")).where(~Episode.evaluation)
-        done = counted.group_by(Episode.phase_id).subquery("counts")
-        columns = {
-            "phase": Phase.number,
-            "name": Phase.name,
-            "mode": Phase.mode,
-            "workers": Phase.workers,
-            "episodes": Phase.episodes,
-            "episodes_done": func.coalesce(done.c.done, 0),
-            "controller": Phase.controller,
-            "started": Phase.started,
-            "ended": Phase.ended,
-            "reason": Phase.reason,
-        }
-        result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
-        return result.astype({"episodes": "Int64"})
+        return self._table(run, _PHASES).astype({"episodes": "Int64"})
 
     def outcomes(
         self,
@@ -298,7 +322,7 @@ class RunQueries(Lookup):
             *(Outcome.evaluation, Outcome.episode, Outcome.worker),
             *(Agent.id, Outcome.kind, Outcome.name),
         ]
-        result = self._table(run, columns, joined, order, phase)
+        result = self._read_table(run, Table(columns, joined, order), phase)
         return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
 
     def episodes(
@@ -342,7 +366,7 @@ class RunQueries(Lookup):
         def joined(statement: Select[Any]) -> Select[Any]:
             return statement.join(Episode, _of_phase(Episode, evaluation))
 
-        result = self._table(run, columns, joined, order, phase)
+        result = self._read_table(run, Table(columns, joined, order), phase)
         result = result.astype(dict.fromkeys(_KEYS, int))
         outcomes = self.outcomes(run, phase, agent, evaluation)
         episode = [*_KEYS, *_evaluation_column(evaluation, None)]
@@ -434,19 +458,7 @@ class RunQueries(Lookup):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        columns = {
-            "phase": Phase.number,
-            "kind": Stream.kind,
-            "name": Stream.name,
-            "group": Stream.body_group,
-            "evaluation": Stream.evaluation,
-            "folder": Stream.folder,
-            "rows": Stream.rows,
-            "parts": Stream.parts,
-            "digest": Stream.digest,
-        }
-        result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
-        return result.astype({"rows": "Int64", "parts": "Int64"})
+        return self._table(run, _STREAMS, phase).astype({"rows": "Int64", "parts": "Int64"})
 
     def log(self, run: str) -> str:
         """Return the log of a run: the messages of its execution, and why it failed.

@@ -10,7 +10,7 @@ from operator import and_, eq, ge, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..parts import columns_of, parts_so_far, read_parts, read_wall
+from ..parts import columns_of, episodes_in, parts_so_far, read_parts, read_wall
 from .lookup import inside, unknown
 from .members import Bodies, BodyGroup, Members, is_one, numbers_of
 from .runs import RunQueries
@@ -263,19 +263,15 @@ class Trajectories(RowQueries):
         import pandas as pd
 
         keys = ["phase", "worker", "evaluation"]
-        tables = [
-            read_parts([path], columns=["worker", "episode"])
-            .to_pandas()
-            .drop_duplicates()
-            .assign(phase=stream.phase, evaluation=stream.evaluation)
+        rows = [
+            (stream.phase, worker, stream.evaluation, *ends)
             for kind in ("agent", "environment")
             for stream in self._streams(run, phase, StreamSelection(kind))
             for path in stream.paths
+            for worker, *ends in episodes_in(path)
         ]
-        if not tables:
-            return pd.DataFrame(columns=[*keys, "first", "last"])
-        episodes = pd.concat(tables).groupby(keys)["episode"]
-        result: pd.DataFrame = episodes.agg(first="min", last="max").reset_index()
+        episodes = pd.DataFrame(rows, columns=[*keys, "first", "last"]).groupby(keys)
+        result: pd.DataFrame = episodes.agg({"first": "min", "last": "max"}).reset_index()
         return result
 
     def statistics(
@@ -491,7 +487,7 @@ def _read_frame(
         available = dict.fromkeys(columns_of(stream.paths))
         chosen = available if columns is None else (name for name in columns if name in available)
         names = list(dict.fromkeys(("worker", "episode", *numbers, "step", "time", *chosen)))
-    result: pd.DataFrame = read_parts(stream.paths, rows.expression, names).to_pandas()
+    result = _read(stream.paths, rows, names)
     if columns is not None and "wall" in columns:
         # assignment by index drops rows that were written in the meantime
         result["wall"] = read_wall(stream.paths, rows.expression)["wall"].to_pandas()
@@ -500,4 +496,14 @@ def _read_frame(
     key: tuple[Any, ...] = stream.key
     for i, name in enumerate(("phase", *owners)):
         result.insert(i, name, key[i])
+    return result
+
+
+def _read(paths: Sequence[Path], rows: RowRange, columns: Sequence[str] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    if rows.stop is not None and rows.stop <= 0:
+        # no tick is below 0, so only the columns are asked for
+        return pd.DataFrame(columns=columns_of(paths) if columns is None else list(columns))
+    result: pd.DataFrame = read_parts(paths, rows.expression, columns).to_pandas()
     return result

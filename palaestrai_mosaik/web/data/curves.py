@@ -63,6 +63,8 @@ class BodyOutcomes:
         self.rows: pd.DataFrame | None = None
         self._episodes = -1
         self._looked = self._cost = 0.0
+        #: the end and the duration of the last computation of the run's curves
+        self.drawn = self.drawing = 0.0
 
     def look(self, store: Store, uid: str, episodes: int, running: Callable[[], bool]) -> pd.DataFrame | None:
         """Return the rows of agents with several bodies; ``None`` if no agent has several.
@@ -112,7 +114,7 @@ _MOST_RUNS = 24
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 
 
-@resource("run/{run}/curves")
+@resource("run/{run}/curves", fixed=True)
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the curves of a run, its phases and its warnings.
 
@@ -158,7 +160,12 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer |= {"fold": store.fold(uid), "unfinished": None}
     answer["unread"] = unread and bool(agents_by_body(store, uid, None, BodyChoice()))
-    if query.get("known") != version:
+    is_early = time.monotonic() - bodies.drawn < _SHARE * bodies.drawing
+    if "known" in query and is_early and is_running(store, uid):
+        # computing the curves takes at most one part in _SHARE of the time, so the page asks again
+        answer["version"] = query["known"]
+    elif query.get("known") != version:
+        started = time.monotonic()
         every = store.evaluate_every(uid)
         outcomes = mean_over_bodies(store, uid, store.outcomes(uid, evaluation=None, finished=True))
         recorded = list(episode_curves(by_member(outcomes, bodies.rows)))
@@ -167,10 +174,12 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
         colours = numbers_of_agents(store, uid)
         answer["curves"] = [{**_curve(curve, every), "colour": colours[curve.key[2]]} for curve in recorded]
         answer["unfinished"] = _unfinished(store, uid)
+        bodies.drawn = time.monotonic()
+        bodies.drawing = bodies.drawn - started
     return answer
 
 
-@resource("run/{run}/episodes")
+@resource("run/{run}/episodes", fixed=True)
 def episodes(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the table of a run's episodes, newest first: a row per episode and agent, in columns."""
     table = source.store.episodes(source.store.find_run(run), evaluation=None)

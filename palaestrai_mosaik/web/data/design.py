@@ -342,7 +342,7 @@ def _rows(folder: DesignFolder, first: int) -> dict[str, Any]:
             "row": np.array([run.row for run in added], dtype=np.int64),
             "repetition": np.array([run.repetition for run in added], dtype=np.int64),
         },
-        "values": [_column(factor, values) for axis in spec.axes for factor in axis.factors],
+        "values": [column_of(factor, values) for axis in spec.axes for factor in axis.factors],
     }
 
 
@@ -353,7 +353,7 @@ def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
         "name": factor.name,
         "levels": list(factor.labels) if factor.kind == "levels" else None,
         "whole": factor.kind == "int",
-        "log": factor.kind != "levels" and factor.dist in _LOGARITHMIC,
+        "log": is_logarithmic(factor),
         "path": factor.path,
         "when": factor.when,
         "zipped": zipped,
@@ -361,7 +361,12 @@ def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
     }
 
 
-def _column(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Array:
+def is_logarithmic(factor: Factor) -> bool:
+    """Whether a factor is drawn on a logarithmic axis."""
+    return factor.kind != "levels" and factor.dist in _LOGARITHMIC
+
+
+def column_of(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Array:
     """Return the value of a factor in each row: a number, or the index of its level.
 
     If the factor is inactive, the number is NaN, and the index is -1.

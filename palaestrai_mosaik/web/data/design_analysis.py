@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,25 +15,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from palaestrai_mosaik.arsenai.analysis.comparison import Comparison, compare_design
-from palaestrai_mosaik.arsenai.analysis.comparison.robustness import (
-    DRAWN,
-    Robustness,
-    metric_table,
-    robustness_design,
-)
-from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, discoveries_asked_for
+from palaestrai_mosaik.arsenai.analysis.comparison.robustness import DRAWN, Robustness, metric_table
+from palaestrai_mosaik.arsenai.analysis.discovery import Discovery
 from palaestrai_mosaik.arsenai.analysis.discovery.figure import GROUPS, plane_of
 from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 from palaestrai_mosaik.arsenai.analysis.report.indices import marks, method_of, players, ranked
 from palaestrai_mosaik.arsenai.analysis.results import Results, or_reason
-from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult, sensitivity
+from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
 from palaestrai_mosaik.arsenai.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.arsenai.design.methods.delta import IRRELEVANT
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import SettingRecord, SettingState
+from palaestrai_mosaik.arsenai.search.analysis import Analysis, analyse_design, outcome_moments
 from palaestrai_mosaik.arsenai.search.ranking import ROWS
 from palaestrai_mosaik.arsenai.search.result import best_settings, history
 from palaestrai_mosaik.core.errors import DocumentError, ExecutionError, StoreError
+from palaestrai_mosaik.store import Store
 
 from ..resources import Query, ResourceError, Source, resource
 from .design import DesignWatch, watch
@@ -128,17 +125,20 @@ def _columns(records: Sequence[SettingRecord], objectives: int) -> dict[str, Any
 
 def _best(seen: DesignWatch, records: Sequence[SettingRecord]) -> list[dict[str, Any]]:
     folder = seen.folder
-    # confirming runs are in their own design's folder, unless another store was named
-    is_default = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
-    store = None if is_default else seen.store
     return [
         {
             "number": setting.number,
             "values": setting.values,
             "confirmed": {name: asdict(figure) for name, figure in setting.confirmed.items()},
         }
-        for setting in best_settings(folder.spec, folder.path, records, store, folder)
+        for setting in best_settings(folder.spec, folder.path, records, _store_of(seen), folder)
     ]
+
+
+def _store_of(seen: DesignWatch) -> Store | None:
+    """Return the store of a search; ``None`` for ``results`` in the folder: confirming runs are then in their own."""
+    is_default = os.path.realpath(seen.store.directory) == os.path.realpath(seen.folder.path / RESULTS)
+    return None if is_default else seen.store
 
 
 _SEARCHES: WeakKeyDictionary[DesignWatch, SearchWatch] = WeakKeyDictionary()
@@ -155,15 +155,28 @@ def search(source: Source, query: Query) -> dict[str, Any]:
     Raises:
         ResourceError: the design has no search.
     """
-    design_watch = watch(source)
+    settings = _settings_of(watch(source))
+    if query.get("since") == settings["version"]:
+        return {"version": settings["version"], "unchanged": True}
+    return settings
+
+
+def _settings_of(design_watch: DesignWatch) -> dict[str, Any]:
     if design_watch.folder.spec.search is None:
         raise ResourceError("this design has no search")
     with _SEARCHES_LOCK:
         search_watch = _SEARCHES.setdefault(design_watch, SearchWatch())
-    settings = search_watch.get(design_watch)
-    if query.get("since") == settings["version"]:
-        return {"version": settings["version"], "unchanged": True}
-    return settings
+    return search_watch.get(design_watch)
+
+
+def version_of(design_watch: DesignWatch) -> str:
+    """Return the version of the settings of a search, as in :func:`search`.
+
+    Raises:
+        ResourceError: the design has no search, or its journal is damaged.
+    """
+    version: str = _settings_of(design_watch)["version"]
+    return version
 
 
 class DesignAnalysis:
@@ -187,48 +200,55 @@ class DesignAnalysis:
             finished, results = seen.results()
             if self._kept is None or self._kept[0] != finished:
                 try:
-                    self._kept = finished, {"finished": finished, **self._analyse(results)}
-                except (StoreError, DocumentError) as error:
+                    self._kept = finished, {"finished": finished, **self._analyse(seen, results)}
+                except (ExecutionError, StoreError, DocumentError) as error:
                     raise ResourceError(str(error)) from error
                 finally:
                     self.progress = None
             return self._kept[1]
 
-    def _analyse(self, results: Results) -> dict[str, Any]:
+    def _analyse(self, seen: DesignWatch, results: Results) -> dict[str, Any]:
         names = [outcome.name for outcome in results.outcome_specs]
         lost = count_missing_runs(results.outcomes(), names)
-        indices = sensitivity(results, progress=self._progress_of("indices"))
-        comparisons, reason = or_reason(
-            lambda: compare_design(results, progress=self._progress_of("comparisons"))
-        )
-        notes = [f"no comparison: {reason}"] * bool(reason)
-        if not indices:
-            name = results.spec.sampler.name
-            notes.append(
-                f"no sensitivity indices: the design names no method, and none fits {name} by default"
-            )
-        discoveries, reason = discoveries_asked_for(results, self._progress_of("boxes"))
-        notes += [f"no boxes: {reason}"] * bool(reason)
-        robustness, reason = robustness_design(results, self._progress_of("robustness"))
-        notes += [f"no robustness: {reason}"] * bool(reason)
+        analysed = analyse_design(results, _store_of(seen), progress=self._part)
+        with self._part("comparisons") as progress:
+            comparisons, no_comparison = or_reason(lambda: compare_design(results, progress=progress))
         return {
             "runs": {name: lost[name] for name in ("runs", "executed", "failed", "missing")},
             "not_finite": [[name, lost[name]] for name in names if lost[name]],
             "not_collected": results.not_collected,
-            "methods": [_method(results, result) for result in indices],
+            "outcomes": outcome_moments(results, names),
+            "methods": [_method(results, result) for result in analysed.indices],
             "comparisons": [_comparison(result) for result in comparisons],
-            "discoveries": [_discovery(result) for result in discoveries],
-            "robustness": [_robustness(result) for result in robustness],
-            "notes": notes,
+            "discoveries": [_discovery(result) for result in analysed.discoveries],
+            "robustness": [_robustness(result) for result in analysed.robustness],
+            "search": None
+            if analysed.search is None
+            else {"summary": analysed.search.summary, **analysed.search.data()},
+            "notes": list(_notes(results, analysed, no_comparison)),
         }
 
-    def _progress_of(self, what: str) -> ProgressCallback:
+    @contextmanager
+    def _part(self, what: str) -> Iterator[ProgressCallback]:
         def tell(done: int, total: int) -> None:
             self.progress = what, done, total
             if self.listener is not None:
                 self.listener(done, total)
 
-        return tell
+        yield tell
+
+
+def _notes(results: Results, analysed: Analysis, no_comparison: str) -> Iterator[str]:
+    """Yield the reasons why parts of an analysis are missing."""
+    if no_comparison:
+        yield f"no comparison: {no_comparison}"
+    if not analysed.indices and analysed.search is None:
+        name = results.spec.sampler.name
+        yield f"no sensitivity indices: the design names no method, and none fits {name} by default"
+    if analysed.no_discoveries:
+        yield f"no boxes: {analysed.no_discoveries}"
+    if analysed.no_robustness:
+        yield f"no robustness: {analysed.no_robustness}"
 
 
 def _method(results: Results, result: SensitivityResult) -> dict[str, Any]:
@@ -268,6 +288,7 @@ def _discovery(discovery: Discovery) -> dict[str, Any]:
         boxes.append({**description, **box.figures, "plane": None if plane is None else asdict(plane)})
     return {
         **{"condition": discovery.condition, "title": discovery.title, "boxes": boxes, "groups": GROUPS},
+        **{"holds": discovery.holds, "runs": len(discovery.runs.holds), "lost": len(discovery.runs.lost)},
         **{"refused": discovery.refused or None, "nothing_found": discovery.nothing_found},
         "notes": list(discovery.notes),
     }
@@ -275,7 +296,8 @@ def _discovery(discovery: Discovery) -> dict[str, Any]:
 
 def _robustness(result: Robustness) -> dict[str, Any]:
     return {
-        **{name: getattr(result, name) for name in ("title", "what", "better", "confidence")},
+        **{name: getattr(result, name) for name in ("title", "what", "by", "over", "better", "confidence")},
+        "scenarios": result.scenarios,
         **{"drawn": result.drawn, "metrics": [list(named) for named in DRAWN[result.drawn].items()]},
         **{"levels": metric_table(result), "warnings": list(result.warnings)},
     }
@@ -294,7 +316,13 @@ def analysis_of(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
 
 @resource("design/analysis")
 def analysis(source: Source, query: Query) -> dict[str, Any]:
-    """Return indices, boxes and robustness, as in ``arsenai analyse``, and comparisons, as in ``arsenai compare``.
+    """Return the analysis of ``arsenai analyse``, and the comparisons of ``arsenai compare``.
+
+    ``runs``, ``not_finite`` (outcome and number of runs), ``not_collected`` and ``outcomes`` (moments of each) describe
+    the results. ``methods`` are sensitivity indices, ``discoveries`` boxes, ``comparisons`` and ``robustness`` those of
+    levels. ``search`` is ``null`` without a search; else it has ``summary`` (sentences), ``best`` (settings: ``number``,
+    ``factors``, ``values``, ``confirmed`` by outcome, ``recommended``, ``pruned``), ``history``, and ``importances``:
+    for each outcome, ``share`` and ``p_adjusted`` by factor, the largest share first. ``notes`` say what is missing.
 
     They are computed once for the same finished runs; the first request waits for the computation.
     """

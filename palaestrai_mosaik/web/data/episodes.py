@@ -62,7 +62,7 @@ def is_running(store: Store, uid: str) -> bool:
 TOGETHER = 25
 
 
-@resource("run/{run}/frames")
+@resource("run/{run}/frames", fixed=True)
 def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the episodes that have frames.
 
@@ -83,7 +83,7 @@ def has_frames(store: Store, uid: str) -> bool:
     return bool((store.streams(uid)["kind"] == "frames").any())
 
 
-@resource("run/{run}/film")
+@resource("run/{run}/film", fixed=True)
 def film(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the ``step`` and ``time`` (ticks) of each frame of an episode, without the images.
 
@@ -102,7 +102,7 @@ def film(source: Source, run: str, query: Query) -> dict[str, Any]:
     }
 
 
-@resource("run/{run}/images")
+@resource("run/{run}/images", fixed=True)
 def images(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return ``together`` images of an episode, from number ``from`` on, counted as in :func:`film`.
 

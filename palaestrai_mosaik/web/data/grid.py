@@ -30,7 +30,7 @@ MOST_VALUES = 6_000_000
 _DEAD = 1e-6
 
 
-@resource("run/{run}/grid")
+@resource("run/{run}/grid", fixed=True)
 def grid(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the environments, phases and episodes that can be shown.
 
@@ -129,7 +129,7 @@ def _drawn_topology(store: Store, uid: str, environment: str, phase: int | None)
     return topology
 
 
-@resource("run/{run}/topology")
+@resource("run/{run}/topology", fixed=True)
 def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the topology of an ``environment`` in a ``phase``, with positions in the drawing.
 
@@ -145,7 +145,7 @@ def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
     return data
 
 
-@resource("run/{run}/motion")
+@resource("run/{run}/motion", fixed=True)
 def _motion(source: Source, run: str, query: Query) -> dict[str, Any]:
     return motion(source, run, query, MOST_VALUES)
 

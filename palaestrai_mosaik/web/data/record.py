@@ -325,7 +325,7 @@ def log(source: Source, run: str, query: Query) -> dict[str, Any]:
     return {"text": escape_control_characters(text[start:stop]), "next": max(start, stop)}
 
 
-@resource("run/{run}/world")
+@resource("run/{run}/world", fixed=True)
 def world(source: Source, run: str, query: Query) -> dict[str, Any] | None:
     """Return the world of a phase (default: the newest with a world), as data and as boxes and arrows."""
     recorded = source.store.world(run, query.integer("phase"))

@@ -74,7 +74,7 @@ class _Chosen:
 _Match = tuple[int, Curve, str]
 
 
-@resource("run/{run}/time")
+@resource("run/{run}/time", fixed=True)
 def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the possible choices: phases, workers, episodes, bodies, and patterns of columns."""
     store = source.store
@@ -83,12 +83,15 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     phases: list[dict[str, Any]] = []
     offered: dict[str, None] = {}
     row: Any
+    counts = store.bodies(uid).groupby(["phase", "agent"])["count"].sum()
+    environments = store.environments(uid).set_index("phase")["incarnations"]
     for row in store.phases(uid).itertuples(index=False):
         phase_episodes = recorded[recorded["phase"] == row.phase]
         sources = sources_of(store, uid, int(row.phase), BodyChoice())
         offered |= dict.fromkeys(name for entry in sources for name in entry.columns)
-        bodies = store.bodies(uid, row.phase).groupby("agent")["count"].sum()
-        incarnations = store.environments(uid, row.phase)["incarnations"]
+        bodies, incarnations = (
+            table.loc[table.index.get_level_values("phase") == row.phase] for table in (counts, environments)
+        )
         phases.append(
             {
                 **{"phase": row.phase, "name": row.name, "mode": row.mode},
@@ -104,7 +107,7 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     return {"phases": phases, "suggestions": suggested, "patterns": default_patterns(suggested)}
 
 
-@resource("run/{run}/series")
+@resource("run/{run}/series", fixed=True)
 def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return chosen columns over an episode, as panels of lines or percentiles.
 
@@ -141,7 +144,7 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
         ],
         # a running run may have started a later phase
         "newest": int(recorded["phase"].max()) if len(recorded) else None,
-        **_common_clock([item.clock for item in chosen]),
+        **common_clock([item.clock for item in chosen]),
         "span": _span(line["x"] for panel in panels for line in panel["lines"]),
         "panels": panels,
         "problems": problems,
@@ -157,29 +160,57 @@ def _patterns_of(query: Query, chosen: Sequence[_Chosen]) -> list[str]:
 
 
 def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> list[_Chosen]:
-    """Return the episodes that a query selects.
+    """Return the episodes that a query selects, by default one of the last phase.
 
     Raises:
         ResourceError: a phase does not exist.
         StoreError: the episode was not recorded.
     """
-    evaluation, choice = query.flag("evaluation"), BodyChoice(body=query.integer("body"))
-    names = store.phases(uid).set_index("phase")["name"]
-    recorded = recorded[recorded["evaluation"].astype(bool) == evaluation]
-    numbers = query.texts("phases") or ([str(recorded["phase"].max())] if len(recorded) else [])
+    choice = BodyChoice(body=query.integer("body"))
     chosen = []
-    for text in dict.fromkeys(numbers):
-        phase = int(text) if text.isdecimal() else -1
-        if phase not in names.index:
-            listed = ", ".join(f"{number} {name!r}" for number, name in names.items())
-            raise ResourceError(f"phases: there is no phase {text}; there are: {listed or 'none'}")
-        rows = recorded[recorded["phase"] == phase]
-        moment, last = _moment(rows, phase, str(names[phase]), query)
+    for moment, last in moments_of(store, uid, query, recorded):
+        phase = moment.phase
         sources = sources_of(store, uid, phase, choice, query.integer("incarnation"))
         chosen.append(
             _Chosen(moment, last, sources, clock_of(store, uid, phase), bounds_of(store, uid, phase))
         )
     return chosen
+
+
+def moments_of(
+    store: Store, uid: str, query: Query, recorded: pd.DataFrame | None = None, *, every: bool = False
+) -> Iterator[tuple[Moment, int]]:
+    """Yield the episode that a query selects in each of its ``phases``, and the newest one of its worker.
+
+    Args:
+        store: the store.
+        uid: uid of the run.
+        query: the query: ``phases``, ``worker``, ``episode`` and ``evaluation``.
+        recorded: the result of :meth:`Store.recorded_episodes`, if it has been read already.
+        every: select all phases with rows if the query names none; otherwise the last one.
+
+    Raises:
+        ResourceError: a phase does not exist.
+        StoreError: the episode was not recorded.
+    """
+    evaluation = query.flag("evaluation")
+    names = store.phases(uid).set_index("phase")["name"]
+    recorded = store.recorded_episodes(uid) if recorded is None else recorded
+    recorded = recorded[recorded["evaluation"].astype(bool) == evaluation]
+    numbers = query.texts("phases")
+    if not numbers:
+        existing = sorted(set(recorded["phase"]))
+        numbers = [str(number) for number in (existing if every else existing[-1:])]
+    if len(numbers) > 1:
+        # read them for all phases at once
+        store.bodies(uid)
+        store.channels(uid)
+    for text in dict.fromkeys(numbers):
+        phase = int(text) if text.isdecimal() else -1
+        if phase not in names.index:
+            listed = ", ".join(f"{number} {name!r}" for number, name in names.items())
+            raise ResourceError(f"phases: there is no phase {text}; there are: {listed or 'none'}")
+        yield _moment(recorded[recorded["phase"] == phase], phase, str(names[phase]), query)
 
 
 def _moment(rows: pd.DataFrame, phase: int, name: str, query: Query) -> tuple[Moment, int]:
@@ -218,7 +249,7 @@ def _span(lines: Iterable[np.ndarray[Any, Any]]) -> list[int] | None:
     return [min(ticks), max(ticks)] if ticks else None
 
 
-def _common_clock(clocks: Sequence[Clock | None]) -> dict[str, Any]:
+def common_clock(clocks: Sequence[Clock | None]) -> dict[str, Any]:
     """Return the seconds per tick and the date of tick 0, each ``None`` unless all clocks agree on it."""
     pairs = {
         (None, None) if clock is None else (clock.seconds_per_tick, str(clock.start)) for clock in clocks
