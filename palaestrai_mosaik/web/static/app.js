@@ -39,7 +39,7 @@ function Main() {
   return shown([store], () => {
     const { importing, parts, query } = viewOf(hash.value);
     // a view of another run begins anew, another tab of the run does not
-    return h(Lazy, { key: `${importing} ${parts[0]}`, importing, parts, query, store: store.value.value });
+    return h("div", { class: "view", key: `${importing} ${parts[0]}` }, h(Lazy, { importing, parts, query, store: store.value.value }));
   });
 }
 

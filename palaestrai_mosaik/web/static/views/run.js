@@ -38,7 +38,7 @@ export function View({ parts, ...context }) {
     h(RunActions, { run, facts, store: context.store }),
     h("nav", { class: "tabs", "aria-label": "Views of the run" }, views.filter((one) => one in TABS).map((one) =>
       h("a", { href: `#/run/${encodeURIComponent(run)}/${one}`, "aria-current": one === chosen ? "page" : undefined }, TABS[one][0]))),
-    h("div", { class: "view", key: `${chosen} ${turn.value}` }, h(Lazy, { ...context, importing, run, facts, running })),
+    h("div", { key: `${chosen} ${turn.value} ${context.query}` }, h(Lazy, { ...context, importing, run, facts, running })),
   ]);
 }
 
