@@ -7,7 +7,7 @@ import { DesignActions } from "web/actions";
 import { get } from "web/data";
 import { count, duration, number } from "web/format";
 import { Status, table, useTitle } from "web/page";
-import { loading, shown, useResource } from "web/resource";
+import { shown, useResource } from "web/resource";
 import { Analysis } from "web/views/design_analysis";
 import { Matrix } from "web/views/design_matrix";
 import { createModel, FAILED } from "web/views/design_model";
@@ -48,7 +48,7 @@ function Design({ facts, store }) {
       h(Summary, { model }), h(Factors, { facts }), facts.search && h(Search, { model }),
       h("section", {}, h("h2", {}, "Runs"), h(Matrix, { model })), h(Failures, { model }),
       h("section", {}, h("h2", {}, "Outcomes"), shown([outcomes], () => h(Outcomes, { model }))),
-      h("section", {}, h("h2", {}, "Indices and comparisons"), outcomes.loaded.value ? h(Analysis, { model }) : loading())]),
+      h("section", {}, h("h2", {}, "Indices and comparisons"), h(Analysis, { model }))]),
   ];
 }
 

@@ -25,7 +25,8 @@ export function Matrix({ model }) {
     resized.observe(box.current);
     return () => resized.disconnect();
   }, []);
-  useLayoutEffect(() => grid.draw(box.current, first.value, last, small, hidden.value));
+  const start = first.value, out = hidden.value;
+  useLayoutEffect(() => grid.draw(box.current, start, last, small, out));
 
   const cellOf = (event) => {
     const cell = event.target.closest?.("[data-cell]")?.dataset.cell;
@@ -56,7 +57,7 @@ export function Matrix({ model }) {
     h(Filters, { model, hidden }),
     starts.length > 1 && h("div", { class: "controls" }, h("label", {}, "Rows ", h("select", { value: first.value,
       onchange: (event) => { first.value = Number(event.target.value); } },
-    starts.map((start) => h("option", { value: start }, `${start} to ${Math.min(rows, start + perPage) - 1}`))))),
+    starts.map((from) => h("option", { value: from }, `${from} to ${Math.min(rows, from + perPage) - 1}`))))),
     h("div", { class: "design-matrix-box" }, h("div", {
       class: `design-matrix ${small ? "small" : ""}`, role: "grid", ref: box, "data-width": width.value,
       "aria-label": `States of the runs: ${count(rows, "row")}, ${count(repetitions, "repetition")}`, onkeydown: press, onclick: when(open),
