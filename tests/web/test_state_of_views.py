@@ -14,14 +14,13 @@ from support.waiting import HANG, until
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.store import StoreLocation
-from palaestrai_mosaik.web import actions, data
+from palaestrai_mosaik.web import actions
 from palaestrai_mosaik.web.resources import Source, resource
 from palaestrai_mosaik.web.workplace import Workplace
 
 from .conftest import Serve
 
 PROBLEM = "document.querySelector('main .problem')?.textContent"
-assert data.get and actions.perform, "all resources and actions are registered"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ class Replaced:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *path: str):
         self.asked = 0
         self.change: Callable[[Any], Any] = lambda answer: answer
-        self._recorded = resource._functions[path]
+        self._recorded, _ = resource.find("/".join(path))
         monkeypatch.setitem(resource._functions, path, self)
 
     def __call__(self, *arguments: Any) -> Any:
