@@ -17,7 +17,7 @@ WORKERS ?= 2
 PARALLEL = -q -n $(WORKERS) --dist worksteal
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-all test-newer test-bare test-peer mutation lint docs site bench race clean
+.PHONY: run test test-all test-newer test-bare test-peer mutation lint lint-page docs site bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -64,6 +64,16 @@ lint: .venv/ready-lint
 	$(BIN)/mypy
 	$(BIN)/python -m tests.support.prose
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory lint-page; \
+	    else echo "no npm: eslint and tsc have not checked the JavaScript of the page"; fi
+
+# the JavaScript of the page, which needs Node.js for its checks only
+lint-page: tests/javascript/node_modules/.package-lock.json
+	npm --prefix tests/javascript run --silent lint
+
+tests/javascript/node_modules/.package-lock.json: tests/javascript/package-lock.json
+	npm --prefix tests/javascript ci --no-audit --no-fund --silent
+	touch $@
 
 # the site, with its pictures drawn again; make site: with the pictures as they are
 docs: .venv/ready-docs
@@ -100,7 +110,8 @@ race: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/race/__main__.py
 
 clean:
-	rm -rf .venv .venv-newer .venv-bare .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newer .venv-bare .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache \
+	    tests/javascript/node_modules
 
 # One environment; each stamp says that its extras are installed as pyproject.toml has them.
 .venv/ready-run: EXTRAS := grid

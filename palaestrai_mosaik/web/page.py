@@ -15,6 +15,13 @@ from .encoding import to_json
 
 _STATIC = Path(__file__).parent / "static"
 ECHARTS = "vendor/echarts.min.js"
+#: modules that others have made: name in import statements -> file in ``static/``
+_LIBRARIES = {
+    "preact": "vendor/preact.js",
+    "preact/hooks": "vendor/preact-hooks.js",
+    "@preact/signals": "vendor/preact-signals.js",
+    "@preact/signals-core": "vendor/signals-core.js",
+}
 
 # unpacks the library and the resources, and starts the page
 _START = """\
@@ -51,9 +58,9 @@ def static_files() -> tuple[str, ...]:
 
 
 def modules() -> dict[str, str]:
-    """Return the names of our JavaScript modules (``web/views/runs``) with their files in ``static/``."""
+    """Return the names of the JavaScript modules (``web/views/runs``, ``preact``) with their files in ``static/``."""
     scripts = [name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/")]
-    return {f"web/{name.removesuffix('.js')}": name for name in scripts}
+    return {f"web/{name.removesuffix('.js')}": name for name in scripts} | _LIBRARIES
 
 
 def source_hash(text: str) -> str:

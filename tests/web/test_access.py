@@ -462,4 +462,40 @@ def test_the_library_of_charts_is_the_published_one() -> None:
     root = Path(__file__).parents[2]
     shipped = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
     assert [name for name in shipped if not (root / name).is_file()] == []
-    assert {Path(name).name for name in shipped} == {"LICENSE", "echarts.LICENSE", "echarts.NOTICE"}
+    libraries = {"echarts.LICENSE", "echarts.NOTICE", "preact.LICENSE", "preact-signals.LICENSE"}
+    assert {Path(name).name for name in shipped} == {"LICENSE", *libraries}
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "hash_"),
+    [
+        (
+            "preact",
+            "preact 11.2.0, dist/preact.mjs",
+            "bdcbd9abdf2c77c5c45326eab42191e949222d479d0d5f69467387a77040cb55",
+        ),
+        (
+            "preact-hooks",
+            "preact 11.2.0, hooks/dist/hooks.mjs",
+            "e862ab2973aa6455eaa0f77c5d832d2157d6be59a17c8ba546550a575b58c6b4",
+        ),
+        (
+            "signals-core",
+            "@preact/signals-core 1.14.5, dist/signals-core.mjs",
+            "0c80bc127d72ecb1496ef116ffddae75079829a3af01e7f417c8e5a6474c68b6",
+        ),
+        (
+            "preact-signals",
+            "@preact/signals 2.11.4, dist/signals.mjs",
+            "ba8177597f45acaca4d05dcf3966b527d0a8264cfa2b0a87ace92dff324217f8",
+        ),
+    ],
+)
+def test_the_library_of_views_is_the_published_one(name: str, package: str, hash_: str) -> None:
+    assert sha256(static(f"vendor/{name}.js")).hexdigest() == hash_, package
+    licence = "preact.LICENSE" if package.startswith("preact ") else "preact-signals.LICENSE"
+    assert b"The MIT License" in static(f"vendor/{licence}")
+    version = re.search(r"^(\S+) ([\d.]+),", package)
+    assert version is not None
+    lock = json.loads((Path(__file__).parents[1] / "javascript" / "package-lock.json").read_text("utf-8"))
+    assert lock["packages"][f"node_modules/{version[1]}"]["version"] == version[2], "types of another release"

@@ -250,7 +250,7 @@ def test_a_page_that_only_shows_has_no_buttons(browser: Browser, serve: Serve, t
         "Runs"
     ]
     browser.open(browser.js("location.href").split("#")[0] + "#/documents")
-    assert "read-only" in browser.wait("document.querySelector('main .view p')?.textContent")
+    browser.wait("document.querySelector('main .view p')?.textContent.includes('read-only')")
     assert browser.js("document.querySelector('textarea')") is None
     browser.errors()
 
@@ -269,7 +269,7 @@ def test_the_runs_of_a_design_are_executed_from_its_page(
     browser.wait("document.querySelector('[data-action=resume]')")
     assert browser.js("document.querySelector('[data-action=cancel]')") is None
     finished = "document.querySelector('[data-tile=finished] b')?.textContent"
-    assert browser.js(finished) == "0 of 2"
+    browser.wait(f"{finished} === '0 of 2'")
     click(browser, "resume")
     click(browser, "confirm")
     browser.wait("document.querySelector('[data-action=cancel]')")
@@ -293,6 +293,6 @@ def test_the_first_run_of_a_store_is_started_from_its_empty_list(
     browser.wait("document.querySelector('main .status.finished')")
     browser.js("location.hash = '#/runs'")
     browser.wait("document.querySelector('table.window .status.finished')")
-    assert browser.js("document.querySelector('main [role=status]').textContent") == "1 runs"
+    assert browser.js("document.querySelector('main [role=status]').textContent") == "1 run"
     assert status_of(tmp_path / "later") == "finished"
     assert browser.errors() == []

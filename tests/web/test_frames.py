@@ -122,7 +122,8 @@ def test_the_page_shows_each_frame(browser: Browser, serve: Serve, source: Sourc
 def test_it_plays_and_jumps(browser: Browser, serve: Serve, source: Source) -> None:
     show(browser, serve, source, "?at=0.0.0.world")
     browser.wait("document.querySelector('img.frame')?.dataset.step === '0'")
-    browser.js("document.querySelector('[aria-label=Speed]').value = '100'")
+    speed = "(one => { one.value = '100'; one.dispatchEvent(new Event('change')); })(document.querySelector('[aria-label=Speed]'))"
+    browser.js(speed)
     browser.js("document.querySelector('[aria-label=Play]').click()")
     browser.wait(f"document.querySelector('img.frame').dataset.step === '{LONG}'")
     assert browser.js("document.querySelector('[aria-label=Play]') !== null")

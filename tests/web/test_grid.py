@@ -415,7 +415,7 @@ def test_the_drawing_zooms_and_moves(browser: Browser, serve: Serve, source: Sou
     whole = browser.js(seen)
     browser.js("document.querySelector('[aria-label=\"Zoom in\"]').click()")
     assert float(browser.js(seen).split()[2]) < float(whole.split()[2])
-    browser.js("document.querySelector('[aria-label=\"Show all\"]').click()")
+    browser.js("document.querySelector('.zooms button:last-child').click()")
     assert browser.js(seen) == whole
     browser.driver.execute_script(
         "document.querySelector('.topology').dispatchEvent(new WheelEvent('wheel', { deltaY: -100, cancelable: true,"

@@ -1,11 +1,16 @@
 // The page: finds the view that the address names (#/run/ID), and shows it.
 
-import { get, offline } from "web/data";
-import { fill, h } from "web/dom";
-import { attempts } from "web/messages";
-import { load } from "web/server";
+import { signal } from "@preact/signals";
+import { h, render } from "preact";
+import { offline } from "web/data";
+import { Lazy, nameSite } from "web/page";
+import { resource, shown } from "web/resource";
 
-/** pattern of the address -> module of the view, which has `show(element, context)` */
+
+/**
+ * pattern of the address -> module of the view, which has a component `View`
+ * @type {[RegExp, () => Promise<any>][]}
+ */
 const VIEWS = [
   [/^#\/runs$/, () => import("web/views/runs")],
   [/^#\/run\/([^/]+)(?:\/([a-z]+))?$/, () => import("web/views/run")],
@@ -14,17 +19,37 @@ const VIEWS = [
   [/^#\/documents$/, () => import("web/views/documents")],
 ];
 
-const main = document.querySelector("main");
-const nav = document.querySelector("nav");
-let leave = null;
-let store = null;
+const store = resource("store", { take: (answer) => {
+  nameSite(answer.design ?? answer.title ?? "palaestrai-mosaik");
+  return answer;
+} });
+const hash = signal(location.hash);
+window.addEventListener("hashchange", () => { hash.value = location.hash; });
 
-async function start() {
-  store = await get("store");
-  document.title = store.design ?? store.title ?? "palaestrai-mosaik";
-  window.addEventListener("hashchange", route);
-  if (offline) document.addEventListener("click", follow);
-  route();
+/** The view of an address: its pattern, its parts, and the choices that follow a "?". */
+function viewOf(address) {
+  const home = window.palaestrai?.home ?? (store.value.value.design ? "#/design" : "#/runs");
+  const [view, search] = (VIEWS.some(([pattern]) => pattern.test(address.split("?")[0])) ? address : home).split("?");
+  const [pattern, importing] = VIEWS.find(([each]) => each.test(view));
+  const parts = pattern.exec(view).slice(1).map((part) => part && decodeURIComponent(part));
+  return { home, view, importing, parts, query: new URLSearchParams(search) };
+}
+
+function Main() {
+  return shown([store], () => {
+    const { importing, parts, query } = viewOf(hash.value);
+    // a view of another run begins anew, another tab of the run does not
+    return h("div", { class: "view", key: `${importing} ${parts[0]}` }, h(Lazy, { importing, parts, query, store: store.value.value }));
+  });
+}
+
+function Navigation() {
+  if (!store.loaded.value) return null;
+  const { home, view } = viewOf(hash.value), { design, actions } = store.value.value;
+  const link = (to, name, current) => h("a", { href: to, "aria-current": current ? "page" : undefined }, name);
+  if (offline) return window.palaestrai.title && link(home, window.palaestrai.title, view === home);
+  return [["#/design", "Design", design], ["#/runs", "Runs", true], ["#/documents", "Documents", actions]]
+    .filter(([, , present]) => present).map(([to, name]) => link(to, name, view.startsWith(to)));
 }
 
 // in a frame without an address, such as a notebook's, the browser would look for "#/..." in the page around it
@@ -34,41 +59,9 @@ function follow(event) {
   event.preventDefault();
   location.hash = to;
 }
+if (offline) document.addEventListener("click", follow);
 
-async function route() {
-  const home = window.palaestrai?.home ?? (store.design ? "#/design" : "#/runs");
-  // (what follows a "?" are choices within the view)
-  const wanted = location.hash.split("?")[0];
-  const [place, search] = (VIEWS.some(([pattern]) => pattern.test(wanted)) ? location.hash : home).split("?");
-  leave?.abort();
-  leave = new AbortController();
-  const { signal } = leave;
-  const [pattern, importing] = VIEWS.find(([one]) => one.test(place));
-  const parts = pattern.exec(place).slice(1).map((part) => part && decodeURIComponent(part));
-  if (!offline) {
-    fill(nav, [["#/design", "Design", store.design], ["#/runs", "Runs", true], ["#/documents", "Documents", store.actions]]
-      .filter(([, , shown]) => shown)
-      .map(([to, name]) => h("a", { href: to, "aria-current": place.startsWith(to) && "page" }, name)));
-  } else if (window.palaestrai.title) {
-    fill(nav, h("a", { href: home, "aria-current": place === home && "page" }, window.palaestrai.title));
-  }
-  const messages = h("div", {}), attempt = attempts(messages, signal);
-  let part = null;
-  async function show() {
-    // end what the view started before it failed
-    part?.abort();
-    part = new AbortController();
-    // a view draws into an element of its own: one that is left cannot write into the next
-    const own = h("div", {}), element = h("div", { class: "view" });
-    fill(main, messages, own, element);
-    const view = await load(importing);
-    await view.show(element, { parts, query: new URLSearchParams(search), signal: part.signal, store, attempt: attempts(own, part.signal) });
-  }
-  signal.addEventListener("abort", () => part?.abort());
-  // a run that has not started yet may be shown later
-  await attempt(show);
-}
-
-const trouble = h("div", {}), { signal: never } = new AbortController();
-main.append(trouble);
-attempts(trouble, never)(start);
+const main = document.querySelector("main");
+main.replaceChildren();
+render(h(Main, {}), main);
+render(h(Navigation, {}), document.querySelector("nav"));

@@ -1,11 +1,14 @@
 // Curves over episodes, as figures: those of one run, or of several overlaid.
 
+import { h } from "preact";
 import { band, described } from "web/bands";
-import { colour, figure } from "web/chart";
-import { fill, h } from "web/dom";
+import { colour, Figure } from "web/chart";
+import { count, number } from "web/format";
 
 /** a line of so few points has marks; a chart of more points has a slider to zoom */
 const MARKED = 40, SLIDER = 50;
+/** in a table of numbers, so many rows are shown */
+const MOST_ROWS = 4000;
 /** a phase has at least this share of the axis, so that there is room for its name */
 const APART = 0.1;
 
@@ -76,21 +79,23 @@ export function groups(curves) {
 const value = (one) => (Number.isFinite(one) ? one : null);
 
 /**
- * A figure of curves. `lines()` returns [{label, curve, look}], where a label that occurs again continues its line in the
- * next phase; `fold()` is "mean" or "sum"; `phases()` are [{phase, name}].
+ * A figure of curves. `lines` are [{label, curve, look}], where a label that occurs again continues its line in the next phase;
+ * `fold` is "mean" or "sum"; `phases` are [{phase, name}].
  */
-export function curveFigure({ title, lines, fold, phases, height = 300 }) {
-  const columns = () => (fold() === "mean" ? ["mean", "low", "high"] : ["sum", "sum_low", "sum_high"]);
+export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
+  const columns = fold === "mean" ? ["mean", "low", "high"] : ["sum", "sum_low", "sum_high"];
+  const names = new Map(phases.map((one) => [one.phase, one.name]));
 
   /** The points of a curve: [[x, value, lowest, highest]], null where there is none. */
   function points({ curve }, begin) {
-    const [middle, low, high] = columns().map((name) => curve[name]);
+    const [middle, low, high] = columns.map((name) => curve[name]);
     return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, value(middle[i]), value(low?.[i]), value(high?.[i])]);
   }
   function options({ axis }) {
-    const shown = lines(), found = places(shown.map((one) => one.curve)), names = new Map(phases().map((one) => [one.phase, one.name]));
-    const merged = same(continued(shown, new Map(found.map(({ phase, begin }) => [phase, begin])))), common = shared(merged);
+    const found = places(lines.map((one) => one.curve));
+    const merged = same(continued(lines, new Map(found.map(({ phase, begin }) => [phase, begin])))), common = shared(merged);
     const most = Math.max(0, ...merged.map((one) => one.data.length));
+    /** @type {any[]} */
     const series = merged.map((one, i) => {
       const { above, below } = common[i], marked = one.scatter || one.data.length <= MARKED;
       // (what lies below another line is wider, what lies above it is dashed: both are seen)
@@ -111,10 +116,10 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
     };
     const marks = ticks(found), across = found.length > 1 ? { min: found[0].from, max: found.at(-1).to, axisTick: { customValues: marks },
       splitLine: { show: false }, axisLabel: { ...axis.axisLabel, customValues: marks, formatter: (x) => episode(x)[1] },
-      axisPointer: { label: { formatter: ({ value }) => `${episode(value)[0]}, episode ${episode(value)[1]}`.replace(/[{}]/g, "") } } } : {};
+      axisPointer: { label: { formatter: ({ value: x }) => `${episode(x)[0]}, episode ${episode(x)[1]}`.replace(/[{}]/g, "") } } } : {};
     return { grid: { left: 70, right: 20, top: 34, bottom: zoomed ? 64 : 40 }, xAxis: { ...axis, type: "value", name: "episode",
       nameLocation: "middle", nameGap: 24, minInterval: 1, scale: true, ...across }, yAxis: { ...axis, type: "value", scale: true,
-      name: fold() === "mean" ? "mean of an episode" : "sum of an episode", nameLocation: "middle", nameGap: 52,
+      name: fold === "mean" ? "mean of an episode" : "sum of an episode", nameLocation: "middle", nameGap: 52,
       axisLine: { ...axis.axisLine, onZero: false } },
     // (a band is switched with its line)
     legend: { data: merged.map(({ label }) => label), type: "scroll", top: 0, left: "center", textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
@@ -137,23 +142,17 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
     }
     return [...found.values()];
   }
-  function numbers() {
-    const names = new Map(phases().map((one) => [one.phase, one.name])), shown = lines();
-    const banded = shown.some(({ curve }) => curve.over), [, low, high] = columns();
-    const rows = shown.flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
+  function numbers(most = MOST_ROWS) {
+    const banded = lines.some(({ curve }) => curve.over), [, low, high] = columns;
+    const rows = lines.flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
       curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i],
       ...(banded ? [value(curve[low]?.[i]) ?? "–", value(curve[high]?.[i]) ?? "–"] : [])]));
-    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum", ...(banded ? [`lowest ${fold()}`, `highest ${fold()}`] : [])],
-      rows: rows.slice(0, 4000) };
+    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum", ...(banded ? [`lowest ${fold}`, `highest ${fold}`] : [])],
+      rows: rows.slice(0, most) };
   }
-  const made = figure({ title, description: `${title} by episode`, height, options, numbers });
-  const caption = made.element.querySelector("figcaption");
-  return { ...made, update(again) {
-    const shown = lines(), thin = shown.find(({ curve }) => curve.episodes > curve.x.length);
-    const over = [...new Set(shown.map(({ curve }) => curve.over).filter(Boolean))];
-    const notes = [over.length > 0 && `mean over ${over.join(" or ")}; band: lowest to highest`,
-      thin && `${thin.curve.episodes.toLocaleString("en")} episodes, of which ${thin.curve.x.length.toLocaleString("en")} with all extremes are drawn`];
-    fill(caption, title, notes.filter(Boolean).map((one) => h("span", { class: "quiet" }, ` (${one})`)));
-    if (again) made.refresh(); else made.update();
-  } };
+  const thin = lines.find(({ curve }) => curve.episodes > curve.x.length);
+  const over = [...new Set(lines.map(({ curve }) => curve.over).filter(Boolean))];
+  const notes = [over.length > 0 && `mean over ${over.join(" or ")}; band: lowest to highest`,
+    thin && `${count(thin.curve.episodes, "episode")}, of which ${number(thin.curve.x.length)} with all extremes are drawn`].filter(Boolean);
+  return h(Figure, { title, note: notes.join("; "), description: `${title} by episode`, height, options, numbers });
 }

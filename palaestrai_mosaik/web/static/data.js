@@ -94,18 +94,3 @@ function expand({ rows, quantum, of, planes, missing }) {
   });
   return matrix;
 }
-
-/**
- * Call `look` now and then every `seconds` while the page is visible, until `signal` is aborted.
- * `look` returns false to end. It is done by `attempt`, which shows what it throws; then it is tried again.
- */
-export function watch(seconds, signal, look, attempt) {
-  let timer = null;
-  async function once() {
-    if (signal.aborted) return;
-    const more = document.hidden || await attempt(look, look, false);
-    if (more !== false && !offline && !signal.aborted) timer = setTimeout(once, seconds * 1000);
-  }
-  signal.addEventListener("abort", () => clearTimeout(timer));
-  return once();
-}

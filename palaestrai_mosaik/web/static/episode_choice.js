@@ -1,54 +1,60 @@
 // Which episode a view shows, and which one beside it, of the same run or of another one.
 
-import { get, offline } from "web/data";
-import { fill, h } from "web/dom";
+import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
+import { h } from "preact";
+import { useRef } from "preact/hooks";
+import { offline } from "web/data";
+import { keepChoices } from "web/page";
+import { useResource } from "web/resource";
 
 /**
- * The controls of a view of the run `run`, such as "grid": its resource is `run/RUN/VIEW`, its address `#/run/RUN/VIEW`.
- * `index()` returns that resource as it is now, `episodes(index)` its episodes as [{key, title}], `load()` shows what is chosen.
- * Returns {main, controls, begin(), update(), shown(), remember(more)}.
+ * The choice of a view of the run `run`, such as "grid": its resource is `index` (run/RUN/VIEW), its address `#/run/RUN/VIEW`.
+ * `episodes(index)` are the episodes of such a resource as [{key, title}], `more()` other choices that the address keeps.
+ * Returns signals: `shown` is what is chosen, [{run, index, key}], one or two; `newest` whether the first is the newest
+ * episode, which is then followed; and `error`. `controls` is what {@link EpisodeControls} needs.
  */
-export function episodeChoice({ run, view, query, index, episodes, load, signal, attempt }) {
-  let other = null; // another run that is shown beside this one: {run, index}
-  const select = (label) => h("select", { "aria-label": label, onchange: () => attempt(load) });
-  const main = select("Episode"), beside = select("Beside it");
-  const another = h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
-    onchange: () => attempt(load, async () => { await choose(another.value.trim()); await load(); }) });
-  const controls = { main: h("label", {}, "Episode", main), beside: h("label", {}, "Beside", beside),
-    another: !offline && h("label", {}, "of run", another) };
+export function useEpisodeChoice({ run, view, query, index, episodes, more = () => ({}) }) {
+  const other = useSignal(query.get("other") ?? ""), picked = useSignal(query.get("at")), beside = useSignal(query.get("beside"));
+  const others = useResource(() => `run/${other.value}/${view}`, { query: () => (other.value ? {} : null),
+    take: (answer) => ({ ...answer, run: other.peek() }) });
+  const last = useRef(null);
+  const own = useComputed(() => episodes(index.value.value));
+  const besides = useComputed(() => (other.value ? (others.value.value?.run === other.value ? episodes(others.value.value) : []) : own.value));
+  // an evaluation is not followed
+  const newest = useComputed(() => own.value.filter((one) => !one.evaluation).at(-1)?.key ?? own.value.at(-1)?.key);
+  const main = useComputed(() => (own.value.some((one) => one.key === picked.value) ? picked.value : newest.value));
+  const shown = useComputed(() => {
+    if (main.value === undefined) return [];
+    const first = { run, index: index.value.value, key: main.value }, key = beside.value ?? (other.value ? besides.value.at(-1)?.key : "");
+    if (!key || !besides.value.some((one) => one.key === key)) return [first];
+    return [first, other.value ? { run: other.value, index: others.value.value, key } : { ...first, key }];
+  });
+  useSignalEffect(() => {
+    if (!shown.value.length) return;
+    const said = new URLSearchParams({ at: shown.value[0].key, ...(shown.value[1] && { beside: shown.value[1].key }),
+      ...(other.value && { other: other.value }), ...more() });
+    if (last.current === said.toString()) return;
+    last.current = said.toString();
+    keepChoices(`#/run/${encodeURIComponent(run)}/${view}`, said);
+  });
+  return { shown, newest: useComputed(() => main.value === newest.value), error: others.error,
+    /** Follow the newest episode, or stay with the one that is shown. */
+    follow: (on) => { picked.value = on ? null : main.value; },
+    controls: { own, besides, main, picked, beside, other, shown, newest } };
+}
 
-  function options(element, list, wanted, empty) {
-    fill(element, empty && h("option", { value: "" }, empty),
-      list.map((one) => h("option", { value: one.key, selected: one.key === wanted }, one.title)));
-  }
-  async function choose(name) {
-    other = name ? { run: name, index: await get(`run/${name}/${view}`, {}, signal) } : null;
-    options(beside, episodes(other?.index ?? index()), "", "nothing");
-    if (other) beside.value = episodes(other.index).at(-1)?.key ?? "";
-  }
-  /** List the episodes that there are by now; what is chosen stays. */
-  function update() {
-    const own = episodes(index());
-    options(main, own, main.value || query.get("at") || own.at(-1)?.key);
-    options(beside, episodes(other?.index ?? index()), beside.value || query.get("beside"), "nothing");
-  }
-  /** Ask for the other run that the address names, if it does. */
-  async function begin() {
-    if (query.get("other")) await attempt(load, () => choose(query.get("other")));
-  }
-  /** What is chosen: [{run, index, key}], one or two. */
-  function shown() {
-    const first = { run, index: index(), key: main.value };
-    return beside.value ? [first, { run, index: index(), ...other, key: beside.value }] : [first];
-  }
-  /** Keep what is chosen in the address, with `more` of the view's choices. */
-  function remember(more = {}) {
-    const said = new URLSearchParams({ at: main.value, ...(beside.value && { beside: beside.value }), ...(other && { other: other.run }), ...more });
-    try {
-      history.replaceState(null, "", `#/run/${encodeURIComponent(run)}/${view}?${said}`);
-    } catch {
-      // a page inside of another one has no address of its own
-    }
-  }
-  return { main, controls, begin, update, shown, remember };
+export function EpisodeControls({ own, besides, main, picked, beside, other, shown, newest }) {
+  const options = (list) => list.value.map((one) => h("option", { key: one.key, value: one.key }, one.title));
+  return [
+    h("label", {}, "Episode", h("select", { "aria-label": "Episode", value: main.value, onchange: (event) => {
+      picked.value = event.target.value === newest.value ? null : event.target.value;
+    } }, options(own))),
+    h("label", {}, "Beside", h("select", { "aria-label": "Beside it", value: shown.value[1]?.key ?? "", onchange: (event) => { beside.value = event.target.value; } },
+      h("option", { value: "" }, "nothing"), options(besides))),
+    !offline && h("label", {}, "of run", h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
+      value: other.value, onchange: (event) => {
+        beside.value = null;
+        other.value = event.target.value.trim();
+      } })),
+  ];
 }

@@ -12,11 +12,17 @@ export function number(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
+/** A number of things: "1 run", "2 runs", "1,200 entries". */
+export function count(value, noun, plural = `${noun}s`) {
+  return `${number(value)} ${value === 1 ? noun : plural}`;
+}
+
 /** Seconds as "1.2 s", "3 min 5 s", "2 h 10 min" or "3 d 4 h". */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return MISSING;
   if (seconds < 60) return `${Number(seconds.toPrecision(2))} s`;
   const whole = Math.round(seconds);
+  /** @type {[string, number][]} */
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const first = units.findIndex(([, size]) => whole >= size);
   const parts = [];

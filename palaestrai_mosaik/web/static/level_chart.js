@@ -1,6 +1,7 @@
 // A chart of levels: points with intervals, side by side for several measures.
 
-import { COLOURS, figure } from "web/chart";
+import { h } from "preact";
+import { COLOURS, Figure } from "web/chart";
 import { number } from "web/format";
 
 export const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
@@ -13,10 +14,10 @@ const APART = 12, ROOM = 26;
  * A figure of `measures` ([column, name], ...) of each of the `levels`: rows with level, n and lost where they are known,
  * and each column with its `_low` and `_high`. `of` is what is measured, `share` the confidence of the intervals as text.
  */
-export function levelPoints({ title, of, levels, measures, share, counted = "Runs" }) {
+export function LevelPoints({ title, of, levels, measures, share, counted = "Runs" }) {
   const names = levels.map((row) => row.level);
   const [main] = measures[0];
-  return figure({
+  return h(Figure, {
     description: `${title}. ${of} with intervals: ${levels.map((row) => `${row.level} ${number(row[main], 3)}`).join(", ")}`,
     height: 90 + (ROOM + APART * (measures.length - 1)) * Math.max(1, names.length),
     options: ({ axis, legend }) => ({
@@ -47,6 +48,7 @@ function pointWithInterval(api, i, count) {
   const [place, value, low, high] = [0, 1, 2, 3].map((k) => api.value(k));
   if (Number.isNaN(value)) return null;
   const [x, middle] = api.coord([value, place]), y = middle + (i - (count - 1) / 2) * APART, fill = COLOURS[i];
+  /** @type {any[]} */
   const children = [i ? { type: "rect", shape: { x: x - 4, y: y - 4, width: 8, height: 8 }, style: { fill } }
     : { type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill } }];
   if (!Number.isNaN(low) && !Number.isNaN(high)) {

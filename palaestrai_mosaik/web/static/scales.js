@@ -1,7 +1,9 @@
 // Colours of numbers: voltages diverge from 1.0, loadings rise to 100 % and above. Each scale has a legend with numbers.
 // Blue against orange and brightness tell low from high to colour-blind readers, too; shapes and widths say it once more.
 
-import { h } from "web/dom";
+import { useSignal } from "@preact/signals";
+import { h } from "preact";
+import { useEffect } from "preact/hooks";
 
 const VOLTAGE = {
   light: [[0.9, "#08306b"], [0.95, "#4a90c9"], [1, "#dfe3e8"], [1.05, "#e8923a"], [1.1, "#7f2704"]],
@@ -15,8 +17,8 @@ const RANGE = { light: ["#e3e8ee", "#2c7a8c", "#0b2e3a"], dark: ["#3b4652", "#45
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-function channels(text) {
-  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+function channels(code) {
+  return [1, 3, 5].map((at) => parseInt(code.slice(at, at + 2), 16));
 }
 
 /** The look of the colours now: "light" or "dark". */
@@ -24,9 +26,15 @@ export function mode() {
   return dark.matches ? "dark" : "light";
 }
 
-/** Call `look` when the reader changes between light and dark, until `signal` is aborted. */
-export function onMode(signal, look) {
-  dark.addEventListener("change", look, { signal });
+/** The look of the colours, for a component that is drawn anew when the reader changes it. */
+export function useMode() {
+  const now = useSignal(mode());
+  useEffect(() => {
+    const look = () => { now.value = mode(); };
+    dark.addEventListener("change", look);
+    return () => dark.removeEventListener("change", look);
+  }, []);
+  return now.value;
 }
 
 /**
@@ -41,7 +49,7 @@ export function scale(unit, [low, high] = [0, 1]) {
     const span = high > low ? high - low : 1;
     stops = RANGE[mode()].map((one, i) => [low + (span * i) / 2, one]);
   }
-  stops = stops.map(([value, text]) => [value, channels(text)]);
+  stops = stops.map(([value, code]) => [value, channels(code)]);
   function colour(value) {
     if (value <= stops[0][0]) return text(stops[0][1]);
     for (let i = 1; i < stops.length; i += 1) {
@@ -67,11 +75,11 @@ export function legend(title, one, ticks) {
   const id = `scale-${legends}`;
   return h("div", { class: "scale", role: "img", "aria-label": `${title}: ${ticks.map(([, label]) => label).join(", ")}` },
     h("span", {}, title),
-    h("svg:svg", { viewBox: "-18 0 236 30", width: 236, height: 30 },
-      h("svg:linearGradient", { id }, one.stops.map(([value, rgb]) =>
-        h("svg:stop", { offset: `${at(value)}%`, "stop-color": text(rgb), "data-value": value }))),
-      h("svg:rect", { width: 200, height: 12, fill: `url(#${id})`, class: "strip" }),
+    h("svg", { viewBox: "-18 0 236 30", width: 236, height: 30 },
+      h("linearGradient", { id }, one.stops.map(([value, rgb]) =>
+        h("stop", { offset: `${at(value)}%`, "stop-color": text(rgb), "data-value": value }))),
+      h("rect", { width: 200, height: 12, fill: `url(#${id})`, class: "strip" }),
       ticks.map(([value, label]) => [
-        h("svg:line", { x1: 2 * at(value), x2: 2 * at(value), y1: 0, y2: 16, class: "tick" }),
-        h("svg:text", { x: 2 * at(value), y: 27, "text-anchor": "middle" }, label)])));
+        h("line", { x1: 2 * at(value), x2: 2 * at(value), y1: 0, y2: 16, class: "tick" }),
+        h("text", { x: 2 * at(value), y: 27, "text-anchor": "middle" }, label)])));
 }

@@ -7,8 +7,12 @@ import { number } from "web/format";
 const MOST_ROWS = 1000;
 /** a line of so few points has marks */
 const MARKED = 40;
+/** a line that has grown beyond so many points is asked for anew */
+const MOST_POINTS = 6000;
+const COLUMNS = ["x", "y", "low", "high", "min", "median", "max"];
 const LEVELS = [["min", "lowest"], ["low", "5 %"], ["median", "median"], ["high", "95 %"], ["max", "highest"]];
 
+/** @type {[string, number][]} */
 const UNITS = [["s", 1], ["min", 60], ["h", 3600], ["d", 86400]];
 
 /** the first label of a month or a day says which day it is; ECharts' own templates */
@@ -70,7 +74,7 @@ export function refined(panel, details) {
     const before = line.x.findIndex((x) => x >= details.start), after = line.x.findIndex((x) => x >= details.stop);
     const ends = [before < 0 ? line.x.length : before, after < 0 ? line.x.length : after];
     const joined = { ...line, inside: { points: own.points, shown: own.x.length } };
-    for (const name of ["x", "y", "low", "high", "min", "median", "max"]) {
+    for (const name of COLUMNS) {
       if (!line[name] || !own[name]) continue;
       const all = Array.from(line[name]);
       joined[name] = [...all.slice(0, ends[0]), ...own[name], ...all.slice(ends[1])];
@@ -78,6 +82,31 @@ export function refined(panel, details) {
     return joined;
   });
   return { ...panel, lines };
+}
+
+/**
+ * An answer with the later ticks of its newest phase, `later`; the answer itself if there are none, and undefined where the
+ * lines are others, or so long that they are asked for anew.
+ */
+export function extended(answer, later) {
+  const index = answer.phases.length - 1, newest = answer.phases[index], start = Math.max(0, newest.complete + 1);
+  const [{ last, complete }] = later.phases;
+  if (!later.span || complete < start) return last === newest.last ? answer : { ...answer, phases: answer.phases.with(index, { ...newest, last }) };
+  const alike = (a, b) => a.pattern === b.pattern && a.y_label === b.y_label && a.kind === b.kind;
+  const line = (own, panel) => {
+    const more = later.panels.find((one) => alike(one, panel))?.lines.find((one) => one.column === own.column && one.label === own.label);
+    if (own.phase !== index || !more) return own;
+    const kept = own.x.findIndex((x) => x >= start), end = kept < 0 ? own.x.length : kept;
+    const joined = { ...own, points: own.points + more.x.length - (own.x.length - end) };
+    for (const name of COLUMNS) if (own[name]) joined[name] = [...Array.from(own[name]).slice(0, end), ...more[name]];
+    return joined;
+  };
+  const shown = (panel, one) => answer.panels.find((own) => alike(own, panel))?.lines.find(
+    (own) => own.phase === index && own.column === one.column && own.label === one.label);
+  if (later.panels.some((panel) => panel.lines.some((one) => !(shown(panel, one)?.x.length <= MOST_POINTS)))) return undefined;
+  return { ...answer, panels: answer.panels.map((panel) => ({ ...panel, lines: panel.lines.map((own) => line(own, panel)) })),
+    phases: answer.phases.with(index, { ...newest, last, complete }),
+    span: [Math.min(answer.span?.[0] ?? Infinity, later.span[0]), Math.max(answer.span?.[1] ?? -Infinity, later.span[1])] };
 }
 
 /** What the figure's caption says of how it is drawn. */
@@ -122,8 +151,8 @@ function inside(x, [first, last]) {
   return [Math.max(0, from - 1), Math.min(x.length, to + 1)];
 }
 
-/** Options of ECharts; without `base`, those that a zoom changes. */
-export function options({ panel, answer, axis, window }, base = null) {
+/** Options of ECharts. */
+export function options({ panel, answer, axis, window }, base) {
   const several = answer.phases.length > 1;
   const series = [], legend = [];
   for (const line of panel.lines) {
@@ -165,7 +194,6 @@ export function options({ panel, answer, axis, window }, base = null) {
       lineStyle: { color, type: "dashed", width: 1.2 }, itemStyle: { color } });
     legend.push({ name });
   }
-  if (!base) return { series };
   const right = panel.lines.some((one) => one.right);
   const [first, last] = (answer.span ?? [0, 1]).map(axis.value);
   const [a, b] = window.map(axis.value);
@@ -215,7 +243,7 @@ function nearest(x, tick) {
 }
 
 /** The numbers of a panel as a table: a row for each tick in the window at which a line has a point. */
-export function table({ panel, answer, axis, window }) {
+export function table({ panel, answer, axis, window }, most = MOST_ROWS) {
   const cells = panel.lines.flatMap((line) => (panel.kind === "percentiles"
     ? LEVELS.map(([name, text]) => [line, name, `${title(line, answer)}: ${text}`])
     : [["y", ""], ...(line.low ? [["low", ": lowest"], ["high", ": highest"]] : [])]
@@ -226,10 +254,11 @@ export function table({ panel, answer, axis, window }) {
     if (!at.has(tick)) at.set(tick, Array(cells.length).fill(null));
     at.get(tick)[k] = line[name][i];
   }));
+  /** @type {[string, (tick: number) => string][]} */
   const dates = axis.type === "time" ? [["time", (tick) => axis.text(tick)]] : [];
   const ticks = [...at.keys()].sort((a, b) => a - b);
-  const rows = ticks.slice(0, MOST_ROWS).map((tick) => [tick, ...dates.map(([, text]) => text(tick)),
+  const rows = ticks.slice(0, most).map((tick) => [tick, ...dates.map(([, text]) => text(tick)),
     ...at.get(tick).map((one) => (Number.isFinite(one) ? one : "–"))]);
-  if (ticks.length > MOST_ROWS) rows.push([`${number(ticks.length - MOST_ROWS)} more: zoom in to see them`]);
+  if (ticks.length > most) rows.push([`${number(ticks.length - most)} more: zoom in to see them`]);
   return { columns: ["tick", ...dates.map(([name]) => name), ...cells.map(([, , text]) => text)], rows };
 }

@@ -1,6 +1,6 @@
 // Requests to the server of the page. If the server is away, the page says so, and repeats requests until it is back.
 
-import { h } from "web/dom";
+import { make } from "web/dom";
 
 const GONE = "The server has ended or cannot be reached. The page goes on when it is back.";
 const REFUSED = "The server at this address does not accept this page: it may be another one. Open the address that its command has printed.";
@@ -9,7 +9,7 @@ const STORE = "api/store";
 /** milliseconds between two checks whether the server is back */
 const PAUSE = 1000;
 
-const notice = h("p", { class: "problem", role: "alert" });
+const notice = make("p", { class: "problem", role: "alert" });
 /** the first answer for this resource */
 let first = null;
 /** while the server is away: the promise that it is back */

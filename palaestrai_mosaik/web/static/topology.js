@@ -1,7 +1,7 @@
 // Draws a topology as SVG, and paints a state of it: colours, shapes, dashes, bars of set-points. Zooms and pans.
 
-import { COLOURS } from "web/chart";
-import { h } from "web/dom";
+import { lookOf } from "web/chart";
+import { make as h } from "web/dom";
 import { letters, nameOf, partOf } from "web/motion";
 
 // shapes of nodes, about 2 wide: what is outside of the band also differs by its shape
@@ -153,7 +153,7 @@ export function drawing(first, { picked, label, seen = null }) {
   });
   svg.addEventListener("pointermove", (event) => {
     if (!drag || !event.buttons) return;
-    const box = svg.getBoundingClientRect(), pixel = Math.max(view.w / box.width, view.h / box.height);
+    const now = svg.getBoundingClientRect(), pixel = Math.max(view.w / now.width, view.h / now.height);
     const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
     if (!drag.moved && Math.hypot(dx, dy) < 4) return;
     if (!drag.moved) svg.setPointerCapture(event.pointerId);
@@ -165,8 +165,8 @@ export function drawing(first, { picked, label, seen = null }) {
   for (const name of ["pointerup", "pointercancel"]) svg.addEventListener(name, () => setTimeout(() => { drag = null; }));
   svg.addEventListener("wheel", (event) => {
     event.preventDefault();
-    const box = svg.getBoundingClientRect();
-    zoom(event.deltaY < 0 ? 1.25 : 0.8, [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
+    const now = svg.getBoundingClientRect();
+    zoom(event.deltaY < 0 ? 1.25 : 0.8, [(event.clientX - now.left) / now.width, (event.clientY - now.top) / now.height]);
   }, { passive: false });
   svg.addEventListener("keydown", (event) => {
     const move = { PageDown: 1, PageUp: -1 }[event.key], factor = { "+": 1.25, "-": 0.8 }[event.key];
@@ -195,7 +195,7 @@ export function drawing(first, { picked, label, seen = null }) {
 }
 
 function part(kind, one) {
-  return { "data-part": `${kind}:${one.id}`, "aria-label": nameOf(one) };
+  return { role: "img", "data-part": `${kind}:${one.id}`, "aria-label": nameOf(one) };
 }
 
 function distance([x, y], [u, v]) {
@@ -251,7 +251,7 @@ function devices(scene, place) {
 /** The mark of a device, 1 high: the letter of its agent in the agent's colour, and a bar for each set-point. */
 function mark({ part: one, kind, at, away }, first) {
   const owner = first.owners(one)[0], set = (one.actuators ?? [one.actuator]).filter(first.setpoints.has);
-  const colour = owner === undefined ? null : COLOURS[owner % COLOURS.length];
+  const colour = owner === undefined ? null : lookOf("agent", first.agents[owner], first.agents).color;
   const sign = owner === undefined ? { ext_grid: "~" }[one.kind] ?? "" : letters(first.agents)[owner];
   const bars = set.map((uid, i) => {
     const bar = h("svg:rect", { class: "bar", x: 0.58 + 0.36 * i, width: 0.26, fill: colour, "data-uid": uid });

@@ -1,6 +1,8 @@
 // A table of any number of rows: only those in view are elements.
 
-import { fill, h } from "web/dom";
+import { useSignal } from "@preact/signals";
+import { h } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 /** Height of a row in pixels; style.css has the same. */
 const ROW = 32;
@@ -8,122 +10,91 @@ const ROW = 32;
 const AROUND = 8;
 
 /**
- * Make a table.
- * `columns` are [{name, title, width, least?, number?, sortable?, fixed?, cell(row)}]: widths are in pixels (`least`: where
- * there is not enough room), `cell` returns what the cell contains (`fixed`: for as long as the row is in view, so that it
- * keeps the focus). `key(row)` tells rows apart.
- * `sorted({name, down})` is called when a heading is pressed, `viewed(rows)` when other rows have come into view.
- * Returns {element, show(rows, sort, hidden), update(), inView()}.
+ * @typedef {Object} Column
+ * @property {string} name
+ * @property {any} title
+ * @property {number} width in pixels
+ * @property {number} [least] its width where there is not enough room
+ * @property {boolean} [number]
+ * @property {boolean} [sortable]
+ * @property {(row: any) => any} cell what the cell of a row contains
+ *
+ * @typedef {{name: string, down: boolean}} Sort
  */
-export function windowTable({ caption, columns, key, sorted, viewed }) {
-  const headings = columns.map((column) => h("th", { scope: "col", class: column.number && "number" },
-    column.sortable ? h("button", { type: "button", onclick: () => press(column) }, column.title, h("span", { "aria-hidden": "true" }))
-      : column.title));
-  const above = h("tr", { "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length }));
-  const below = above.cloneNode(true);
-  const body = h("tbody", {}, above, below);
-  const cols = columns.map(() => h("col", {}));
-  const table = h("table", { class: "window" }, h("caption", { class: "unseen" }, caption), h("colgroup", {}, cols),
-    h("thead", {}, h("tr", { "aria-rowindex": 1 }, headings)), body);
-  const box = h("div", { class: "scroll window", tabindex: "0", role: "region", "aria-label": caption }, table);
-  const shown = new Map();
-  let rows = [], sort = null, hidden = new Set(), first = 0, last = 0, planned = false;
 
-  /** Share out the room: all columns are as wide as they want, or as much narrower as they can be, or have to be. */
-  function measure() {
-    const seen = columns.filter((column) => !hidden.has(column.name)), least = (column) => column.least ?? column.width;
-    const sum = (width) => seen.reduce((total, column) => total + width(column), 0);
-    const wanted = sum((column) => column.width), needed = sum(least);
-    const share = wanted > needed ? Math.max(0, Math.min(1, (box.clientWidth - needed) / (wanted - needed))) : 1;
-    const width = (column) => Math.floor(least(column) + share * (column.width - least(column)));
-    columns.forEach((column, i) => cols[i].style.setProperty("width", `${width(column)}px`));
-    table.style.setProperty("min-width", `${sum(width)}px`);
-  }
-  function hide(cells) {
-    columns.forEach((column, i) => cells[i].toggleAttribute("hidden", hidden.has(column.name)));
-  }
+/**
+ * A table. `rowKey(row)` tells rows apart, `hidden` are the names of the columns that are not shown. `sorted(sort)` is called
+ * when a heading is pressed, `viewed(rows)` when other rows have come into view.
+ * @param {{caption: string, columns: Column[], rows: any[], rowKey: (row: any) => any, sort?: Sort|null, hidden?: Set<string>,
+ *   sorted?: (sort: Sort) => void, viewed?: (rows: any[]) => void}} properties
+ */
+export function WindowTable({ caption, columns, rows, rowKey, sort = null, hidden = new Set(), sorted, viewed }) {
+  const box = useRef(null), moved = useRef(null), size = useSignal({ width: 0, height: 0 }), top = useSignal(0);
+  const seen = columns.filter((column) => !hidden.has(column.name)), widths = shares(seen, size.value.width);
+  const first = Math.max(0, Math.min(rows.length, Math.floor(top.value / ROW) - AROUND));
+  const last = Math.min(rows.length, Math.ceil((top.value + size.value.height) / ROW) + AROUND);
 
-  function press(column) {
-    sorted({ name: column.name, down: sort?.name === column.name ? !sort.down : Boolean(column.number) });
-  }
-  function make(row) {
-    const cells = columns.map((column) => h("td", { class: column.number && "number" }, column.fixed && column.cell(row)));
-    hide(cells);
-    return { element: h("tr", {}, cells), cells };
-  }
-  function draw(again) {
-    planned = false;
-    const from = Math.max(0, Math.floor(box.scrollTop / ROW) - AROUND);
-    const to = Math.min(rows.length, Math.ceil((box.scrollTop + box.clientHeight) / ROW) + AROUND);
-    if (!again && from === first && to === last) return;
-    [first, last] = [Math.min(from, to), to];
-    const wanted = rows.slice(first, last), keys = new Set(wanted.map(key));
-    for (const [name, { element }] of shown) {
-      if (keys.has(name)) continue;
-      // (else the keyboard would have to begin at the top of the page again)
-      if (element.contains(document.activeElement)) box.focus({ preventScroll: true });
-      element.remove();
-      shown.delete(name);
-    }
-    let before = above;
-    wanted.forEach((row, i) => {
-      const name = key(row), known = shown.get(name), one = known ?? make(row);
-      if (!known) shown.set(name, one);
-      if (!known || again) {
-        columns.forEach((column, j) => { if (!column.fixed) fill(one.cells[j], column.cell(row)); });
-      }
-      one.element.setAttribute("aria-rowindex", first + i + 2);
-      if (before.nextSibling !== one.element) before.after(one.element);
-      before = one.element;
-    });
-    above.firstChild.style.setProperty("height", `${first * ROW}px`);
-    below.firstChild.style.setProperty("height", `${(rows.length - last) * ROW}px`);
-    viewed?.(wanted);
-  }
-  function focus(place) {
-    const i = Math.max(0, Math.min(rows.length - 1, place));
-    const top = i * ROW, room = box.clientHeight - 2 * ROW;
-    if (top < box.scrollTop) box.scrollTop = top;
-    else if (top > box.scrollTop + room) box.scrollTop = top - room;
-    draw(false);
-    shown.get(key(rows[i]))?.element.querySelector("a, input")?.focus({ preventScroll: true });
-  }
-  box.addEventListener("scroll", () => {
-    if (!planned) requestAnimationFrame(() => draw(false));
-    planned = true;
+  useLayoutEffect(() => {
+    const resized = new ResizeObserver(() => { size.value = { width: box.current.clientWidth, height: box.current.clientHeight }; });
+    resized.observe(box.current);
+    return () => resized.disconnect();
+  }, []);
+  useEffect(() => viewed?.(rows.slice(first, last)), [rows, first, last]);
+  useLayoutEffect(() => {
+    if (moved.current === null) return;
+    box.current.querySelector(`[aria-rowindex="${moved.current + 2}"]`)?.querySelector("a, input")?.focus({ preventScroll: true });
+    moved.current = null;
   });
+
+  function scroll() {
+    // else the keyboard would have to begin at the top of the page again
+    const row = indexOf(document.activeElement), at = Math.floor(box.current.scrollTop / ROW);
+    if (row !== null && (row < at - AROUND || row > at + size.value.height / ROW + AROUND)) box.current.focus({ preventScroll: true });
+    top.value = box.current.scrollTop;
+  }
   // from a row, arrows lead to the next one; without a row, they scroll the box as everywhere
-  body.addEventListener("keydown", (event) => {
+  function press(event) {
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity }[event.key];
-    const index = Number(event.target.closest("tr")?.getAttribute("aria-rowindex"));
-    if (!step || !index || !rows.length) return;
+    const row = indexOf(event.target);
+    if (!step || row === null) return;
     event.preventDefault();
-    focus(index - 2 + step);
-  });
-  new ResizeObserver(() => { measure(); draw(false); }).observe(box);
-
-  return {
-    element: box,
-    /** Show these rows; `sort` is {name, down}, `without` the names of the columns that are not shown. */
-    show(others, by, without = new Set()) {
-      [rows, sort] = [others, by];
-      if (columns.some((column) => without.has(column.name) !== hidden.has(column.name))) {
-        hidden = without;
-        [headings, cols, ...[...shown.values()].map((one) => one.cells)].forEach(hide);
-        for (const space of [above, below]) space.firstChild.colSpan = columns.length - hidden.size;
-      }
-      measure();
-      table.setAttribute("aria-rowcount", rows.length + 1);
-      columns.forEach((column, i) => {
-        if (!column.sortable) return;
-        const own = sort?.name === column.name;
-        headings[i].setAttribute("aria-sort", own ? (sort.down ? "descending" : "ascending") : "none");
-        headings[i].querySelector("span").textContent = own ? (sort.down ? " ▼" : " ▲") : "";
-      });
-      draw(true);
-    },
-    /** Fill the rows in view anew. */
-    update: () => draw(true),
-    inView: () => rows.slice(first, last),
+    const to = Math.max(0, Math.min(rows.length - 1, row + step)), room = box.current.clientHeight - 2 * ROW;
+    box.current.scrollTop = Math.max(to * ROW - room, Math.min(to * ROW, box.current.scrollTop));
+    moved.current = to;
+    // another value, so that the row is drawn and gets the focus
+    top.value = box.current.scrollTop + (top.value === box.current.scrollTop ? 0.1 : 0);
+  }
+  const heading = (column) => {
+    if (!column.sortable) return h("th", { key: column.name, scope: "col", class: column.number && "number" }, column.title);
+    const down = sort?.name === column.name ? sort.down : null;
+    return h("th", { key: column.name, scope: "col", class: column.number && "number",
+      "aria-sort": down === null ? "none" : down ? "descending" : "ascending" },
+    h("button", { type: "button", onclick: () => sorted({ name: column.name, down: down === null ? Boolean(column.number) : !down }) },
+      column.title, h("span", { "aria-hidden": "true" }, down === null ? "" : down ? " ▼" : " ▲")));
   };
+  const space = (count) => h("tr", { "aria-hidden": "true", class: "space" },
+    h("td", { colspan: seen.length, style: { height: `${count * ROW}px` } }));
+  return h("div", { class: "scroll window", tabindex: 0, role: "region", "aria-label": caption, ref: box, onscroll: scroll },
+    h("table", { class: "window", "aria-rowcount": rows.length + 1, style: { "min-width": `${widths.reduce((sum, width) => sum + width, 0)}px` } },
+      h("caption", { class: "unseen" }, caption),
+      h("colgroup", {}, widths.map((width) => h("col", { style: { width: `${width}px` } }))),
+      h("thead", {}, h("tr", { "aria-rowindex": 1 }, seen.map(heading))),
+      h("tbody", { onkeydown: press }, space(first),
+        rows.slice(first, last).map((row, i) => h("tr", { key: rowKey(row), "aria-rowindex": first + i + 2 },
+          seen.map((column) => h("td", { key: column.name, class: column.number && "number" }, column.cell(row))))),
+        space(rows.length - last))));
+}
+
+/** The number of the row that an element is in. */
+function indexOf(element) {
+  const index = Number(element?.closest?.("tr")?.getAttribute("aria-rowindex"));
+  return index > 1 ? index - 2 : null;
+}
+
+/** Share out the room: all columns are as wide as they want, or as much narrower as they can be, or have to be. */
+function shares(columns, room) {
+  const least = (column) => column.least ?? column.width, sum = (width) => columns.reduce((total, column) => total + width(column), 0);
+  const wanted = sum((column) => column.width), needed = sum(least);
+  const share = wanted > needed ? Math.max(0, Math.min(1, (room - needed) / (wanted - needed))) : 1;
+  return columns.map((column) => Math.floor(least(column) + share * (column.width - least(column))));
 }

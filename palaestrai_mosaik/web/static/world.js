@@ -1,6 +1,6 @@
 // The picture of a world: a box for each simulator, from left to right in the order in which they step.
 
-import { h } from "web/dom";
+import { h } from "preact";
 
 const ROW = 22, TITLE = 44, MARGIN = 14, BETWEEN = 22, LANE = 16, CHARACTER = 7.3, LONGEST = 44;
 /** of more arrows than this, what flows is told by tooltips and the table only */
@@ -14,19 +14,18 @@ export function drawing({ boxes, arrows }, title) {
   const labelled = arrows.length <= LABELLED;
   const { places, width, height } = layout(boxes, arrows, labelled);
   const far = arrows.filter((one) => Math.abs(places[one.source[0]].rank - places[one.target[0]].rank) > 1);
-  const svg = h("svg:svg", { class: "world", role: "img", "aria-label": title, width, height: height + far.length * LANE + MARGIN },
-    h("svg:defs", {}, h("svg:marker", { id: "head", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 7, markerHeight: 7, orient: "auto" },
-      h("svg:path", { d: "M0 0L10 5L0 10z" }))));
-  for (const [i, box] of boxes.entries()) svg.append(drawn(box, places[i]));
-  for (const one of arrows) {
+  const drawnArrow = (one) => {
     const lane = far.indexOf(one);
     const way = path(places[one.source[0]], one.source[1], places[one.target[0]], one.target[1], lane < 0 ? null : height + lane * LANE);
     const words = `${boxes[one.source[0]].simulator} to ${boxes[one.target[0]].simulator}: ${one.label}`
       + (one.time_shifted ? " (arrives at the next step)" : "");
-    svg.append(h("svg:path", { d: way.d, class: one.time_shifted && "shifted", "marker-end": "url(#head)" }, h("svg:title", {}, words)));
-    if (labelled) svg.append(h("svg:text", { class: "label", x: way.x, y: way.y - 4, "text-anchor": "middle" }, cut(one.label)));
-  }
-  return svg;
+    return [h("path", { d: way.d, class: one.time_shifted && "shifted", "marker-end": "url(#head)" }, h("title", {}, words)),
+      labelled && h("text", { class: "label", x: way.x, y: way.y - 4, "text-anchor": "middle" }, cut(one.label))];
+  };
+  return h("svg", { class: "world", role: "img", "aria-label": title, width, height: height + far.length * LANE + MARGIN },
+    h("defs", {}, h("marker", { id: "head", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 7, markerHeight: 7, orient: "auto" },
+      h("path", { d: "M0 0L10 5L0 10z" }))),
+    boxes.map((box, i) => drawn(box, places[i])), arrows.map(drawnArrow));
 }
 
 function layout(boxes, arrows, labelled) {
@@ -59,11 +58,11 @@ function layout(boxes, arrows, labelled) {
 }
 
 function drawn(box, { x, y, width, height }) {
-  return h("svg:g", {}, h("svg:title", {}, box.what), h("svg:rect", { x, y, width, height, rx: 6 }),
-    h("svg:text", { class: "name", x: x + 9, y: y + 17 }, cut(box.simulator)),
-    h("svg:text", { class: "quiet", x: x + 9, y: y + 33 }, kind(box)),
-    box.rows.map((text, i) => [h("svg:line", { x1: x, x2: x + width, y1: y + TITLE + i * ROW, y2: y + TITLE + i * ROW }),
-      h("svg:text", { x: x + 9, y: y + TITLE + i * ROW + 15 }, cut(text))]));
+  return h("g", {}, h("title", {}, box.what), h("rect", { x, y, width, height, rx: 6 }),
+    h("text", { class: "name", x: x + 9, y: y + 17 }, cut(box.simulator)),
+    h("text", { class: "quiet", x: x + 9, y: y + 33 }, kind(box)),
+    box.rows.map((text, i) => [h("line", { x1: x, x2: x + width, y1: y + TITLE + i * ROW, y2: y + TITLE + i * ROW }),
+      h("text", { x: x + 9, y: y + TITLE + i * ROW + 15 }, cut(text))]));
 }
 
 /** The way of an arrow between two rows, and where its label stands; far ones go along a lane below all boxes. */

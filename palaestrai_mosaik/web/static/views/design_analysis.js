@@ -1,107 +1,79 @@
 // What a design is analysed for: indices, comparisons, boxes and robustness, which the server computes when they are asked for.
 
-import { get, offline, rowsOf } from "web/data";
-import { fill, h, table } from "web/dom";
-import { COLOURS, colour, figure } from "web/chart";
-import { number } from "web/format";
-import { between, known, levelPoints } from "web/level_chart";
+import { useSignal } from "@preact/signals";
+import { h } from "preact";
+import { COLOURS, colour, Figure } from "web/chart";
+import { offline, rowsOf } from "web/data";
+import { count, number } from "web/format";
+import { between, known, LevelPoints } from "web/level_chart";
+import { cautions, table } from "web/page";
+import { useResource } from "web/resource";
 import { boxes } from "web/views/design_boxes";
 import { robustness } from "web/views/design_robustness";
 
 const MEANS = [["mean", "Mean"], ["iqm", "Interquartile mean"]];
 
-/** Returns {element, update(), close()}; `update` tells whether more runs have finished since. */
-export function analysis(model, signal) {
-  const button = h("button", { type: "button", onclick: compute }, "Analyse");
-  const said = h("p", { class: "quiet", "aria-live": "polite" });
-  const result = h("div", { class: "design-analysis" });
-  const element = h("div", {}, !offline && h("div", { class: "controls" }, button), said, result);
-  let figures = [], of = null, busy = false, asking = false;
-
-  async function compute() {
-    if (busy) return;
-    busy = button.disabled = true;
-    result.setAttribute("aria-busy", "true");
-    const timer = offline ? null : setInterval(tell, 500);
-    try {
-      const found = await get("design/analysis", {}, signal);
-      of = found.finished;
-      said.textContent = "";
-      show(found);
-    } catch (error) {
-      if (signal.aborted) return;
-      said.textContent = "";
-      fill(result, h("p", { class: "problem", role: "alert" }, error.message));
-    } finally {
-      clearInterval(timer);
-      busy = button.disabled = false;
-      result.removeAttribute("aria-busy");
-    }
-    update();
-  }
-  async function tell() {
-    if (asking) return;
-    asking = true;
-    try {
-      const { what, done, total } = await get("design/analysis/progress", {}, signal);
-      if (busy) said.textContent = what ? `${what}: ${number(done)} of ${number(total)} resamples` : "reading the outcomes";
-    } catch {
-      // what went wrong is what the analysis itself says
-    } finally {
-      asking = false;
-    }
-  }
-  function show(found) {
-    close();
-    const { runs } = found;
-    const lost = [["failed", runs.failed], ["not finished yet", runs.missing], ...found.not_finite.map(([name, n]) => [`without a finite ${name}`, n])]
-      .filter(([, n]) => n).map(([what, n]) => `${number(n)} ${what}`);
-    const executed = runs.executed < runs.runs - runs.missing ? ` (${number(runs.executed)} executed)` : "";
-    fill(result, h("p", {}, `${number(runs.runs)} runs${executed}${lost.length ? `, of which ${lost.join(", ")}` : ""}.`),
-      cautions([...(found.not_collected ? [found.not_collected] : []), ...found.notes]),
-      found.methods.map(method), found.comparisons.map(comparison),
-      found.discoveries.map((one) => h("section", {}, boxes(one, keep, cautions))),
-      found.robustness.map((one) => h("section", {}, robustness(one, keep, cautions))));
-    for (const one of figures) one.update();
-  }
-  function keep(one) {
-    figures.push(one);
-    return one.element;
-  }
-  function method(one) {
-    const rows = rowsOf(one.frame);
-    const title = `${one.outcome}: ${one.title}`;
-    const head = [h("h3", {}, title), h("p", { class: "quiet" }, one.says, ` ${number(one.used)} runs used`,
-      one.executed < one.used && ` (${number(one.executed)} executed)`, one.lost > 0 && `, ${number(one.lost)} lost`, ".")];
-    const about = one.lost > 0 ? [`${number(one.lost)} runs are lost: what is left may not stand for all`] : [];
-    if (one.refused) return h("section", {}, head, cautions([`not computed: ${one.refused}`, ...one.notes]));
-    return h("section", {}, head, cautions([...about, ...one.notes]), keep(bars(one, rows, title)), indexTable(one, rows, title));
-  }
-  function comparison(one) {
-    const levels = rowsOf(one.levels), pairs = rowsOf(one.pairs);
-    const share = `${number(one.confidence * 100)} %`;
-    return h("section", {}, h("h3", {}, one.title, one.better ? ` (${one.better} is better)` : ""), cautions(one.warnings),
-      one.constant !== null ? h("p", {}, `All runs gave ${number(one.constant)}: there is nothing to compare.`)
-        : [keep(levelPoints({ title: one.title, of: one.outcome, levels, measures: MEANS, share })), table(levelColumns(one), levels, `Levels; intervals with confidence ${share}`),
-          table(PAIRS, pairs, `Pairs of levels; intervals with confidence ${share}`)],
-      h("details", {}, h("summary", {}, "How it was compared"), h("ul", {}, one.notes.map((note) => h("li", {}, note)))));
-  }
-  function close() {
-    for (const one of figures) one.close();
-    figures = [];
-  }
-  function update() {
-    if (busy) return;
-    if (of === null) said.textContent = "Indices, comparisons, boxes and robustness are computed here; with many runs it takes some seconds.";
-    else said.textContent = of === model.finished ? "" : "More runs have ended since: analyse them again.";
-  }
-  update();
-  if (offline) compute();
-  return { element, update, close };
+export function Analysis({ model }) {
+  void model.revision.value;
+  const asked = useSignal(offline ? 1 : 0), busy = useSignal(false);
+  const results = useResource("design/analysis", {
+    query: () => (asked.value ? {} : null), changes: () => asked.value,
+    take(answer) {
+      busy.value = false;
+      return answer;
+    },
+  });
+  const waiting = busy.value && results.error.value === null, { value } = results.value;
+  return h("div", {},
+    !offline && h("div", { class: "controls" }, h("button", { type: "button", disabled: waiting, onclick: () => {
+      busy.value = true;
+      asked.value += 1;
+    } }, "Analyse")),
+    h("p", { class: "quiet", "aria-live": "polite" }, waiting ? h(Progress, {}) : said(value, model)),
+    results.error.value && h("p", { class: "problem", role: "alert" }, results.error.value),
+    h("div", { class: "design-analysis", "aria-busy": waiting ? "true" : undefined }, value && h(Results, value)));
 }
 
-function cautions(texts) {
-  return texts.length > 0 && h("ul", { class: "design-cautions" }, texts.map((one) => h("li", {}, one)));
+function said(results, model) {
+  if (!results) return "Indices, comparisons, boxes and robustness are computed here; with many runs it takes some seconds.";
+  return results.finished === model.finished ? "" : "More runs have ended since: analyse them again.";
+}
+
+/** How far the analysis is; what goes wrong is what the analysis itself says. */
+function Progress() {
+  const progress = useResource("design/analysis/progress", { seconds: 0.5 }), { what, done, total } = progress.value.value ?? {};
+  return what ? `${what}: ${number(done)} of ${count(total, "resample")}` : "reading the outcomes";
+}
+
+function Results({ runs, not_finite: infinite, not_collected: left, notes, methods, comparisons, discoveries, robustness: robust }) {
+  const lost = [["failed", runs.failed], ["not finished yet", runs.missing], ...infinite.map(([name, n]) => [`without a finite ${name}`, n])]
+    .filter(([, n]) => n).map(([what, n]) => `${number(n)} ${what}`);
+  const executed = runs.executed < runs.runs - runs.missing ? ` (${number(runs.executed)} executed)` : "";
+  return [
+    h("p", {}, `${count(runs.runs, "run")}${executed}${lost.length ? `, of which ${lost.join(", ")}` : ""}.`),
+    cautions([...(left ? [left] : []), ...notes]),
+    methods.map(method), comparisons.map(comparison),
+    discoveries.map((one) => h("section", {}, boxes(one))), robust.map((one) => h("section", {}, robustness(one))),
+  ];
+}
+
+function method(one) {
+  const rows = rowsOf(one.frame), title = `${one.outcome}: ${one.title}`;
+  const head = [h("h3", {}, title), h("p", { class: "quiet" }, one.says, ` ${count(one.used, "run")} used`,
+    one.executed < one.used && ` (${number(one.executed)} executed)`, one.lost > 0 && `, ${number(one.lost)} lost`, ".")];
+  const about = one.lost > 0 ? [`${count(one.lost, "run")} ${one.lost === 1 ? "is" : "are"} lost: what is left may not stand for all`] : [];
+  if (one.refused) return h("section", {}, head, cautions([`not computed: ${one.refused}`, ...one.notes]));
+  return h("section", {}, head, cautions([...about, ...one.notes]), bars(one, rows, title), indexTable(one, rows, title));
+}
+
+function comparison(one) {
+  const levels = rowsOf(one.levels), pairs = rowsOf(one.pairs), share = `${number(one.confidence * 100)} %`;
+  return h("section", {}, h("h3", {}, one.title, one.better ? ` (${one.better} is better)` : ""), cautions(one.warnings),
+    one.constant !== null ? h("p", {}, `All runs gave ${number(one.constant)}: there is nothing to compare.`)
+      : [h(LevelPoints, { title: one.title, of: one.outcome, levels, measures: MEANS, share }),
+        table(levelColumns(one), levels, `Levels; intervals with confidence ${share}`),
+        table(PAIRS, pairs, `Pairs of levels; intervals with confidence ${share}`)],
+    h("details", {}, h("summary", {}, "How it was compared"), h("ul", {}, one.notes.map((note) => h("li", {}, note)))));
 }
 
 /** The indices of each factor with their intervals, the most important factor at the top. */
@@ -109,7 +81,7 @@ function bars(one, rows, title) {
   const single = rows.filter((row) => row.factor2 === "");
   const names = one.ranked, indices = one.bars.filter((index) => single.some((row) => row.index === index));
   const at = (index, name) => single.find((row) => row.index === index && row.factor === name);
-  return figure({
+  return h(Figure, {
     description: `${title}. Bars of ${indices.join(" and ")} with intervals: ${names.map((name) => `${name} ${number(at(one.leading, name)?.value, 3)}`).join(", ")}`,
     height: 70 + 34 * Math.max(1, names.length) * Math.max(1, indices.length * 0.7),
     options: ({ axis }) => ({
@@ -139,15 +111,15 @@ function noInfluence(value) {
     label: { formatter: "without influence", color: colour("text"), position: "insideEndTop" }, data: [{ xAxis: value }] };
 }
 
-/** A series of horizontal intervals over the bars of the i-th of `count` indices: [place, low, high]. */
-function intervals(name, data, i, count) {
+/** A series of horizontal intervals over the bars of the i-th of `size` indices: [place, low, high]. */
+function intervals(name, data, i, size) {
   return {
     type: "custom", name, silent: true, z: 5, data, encode: { x: [1, 2], y: 0 }, tooltip: { show: false },
     renderItem(params, api) {
       const low = api.value(1), high = api.value(2);
       if (Number.isNaN(low) || Number.isNaN(high)) return null;
       const [x1, middle] = api.coord([low, api.value(0)]), [x2] = api.coord([high, api.value(0)]);
-      const layout = api.barLayout({ barMaxWidth: 22, count })[i];
+      const layout = api.barLayout({ barMaxWidth: 22, count: size })[i];
       const y = middle + (layout ? layout.offsetCenter : 0);
       const line = (shape) => ({ type: "line", shape, style: { stroke: colour("text"), lineWidth: 1.4 } });
       return { type: "group", children: [line({ x1, y1: y, x2, y2: y }), line({ x1, y1: y - 4, x2: x1, y2: y + 4 }), line({ x1: x2, y1: y - 4, x2, y2: y + 4 })] };

@@ -1,23 +1,25 @@
 // Boxes of factors in which a condition holds, as `arsenai analyse --discover` finds them.
 
+import { h } from "preact";
+import { COLOURS, colour, Figure } from "web/chart";
 import { rowsOf } from "web/data";
-import { h, table } from "web/dom";
-import { COLOURS, colour, figure } from "web/chart";
 import { number } from "web/format";
 import { between } from "web/level_chart";
+import { cautions, table } from "web/page";
 
 /** boxes that are drawn; the table has all */
 const MOST_DRAWN = 4;
 const percent = (value) => `${number(100 * value, 3)} %`;
 
-/** What is shown of one condition; `keep(figure)` and `cautions(texts)` are those of the analysis. */
-export function boxes(found, keep, cautions) {
+/** What is shown of one condition. */
+export function boxes(found) {
   const refused = found.refused ? [`no box: ${found.refused}`] : [];
   const drawn = found.boxes.slice(0, MOST_DRAWN).filter((one) => one.plane);
-  return [h("h3", {}, `Where does it hold: ${found.condition}?`), h("p", {}, `${found.title}${found.nothing_found && `; ${found.nothing_found}`}.`), cautions([...refused, ...found.notes]),
+  return [h("h3", {}, `Where does it hold: ${found.condition}?`), h("p", {}, `${found.title}${found.nothing_found && `; ${found.nothing_found}`}.`), 
+    cautions([...refused, ...found.notes]),
     found.boxes.length > 0 && [
       table(BOXES, found.boxes, `Boxes in which ${found.condition}; shares and intervals from settings that did not choose the box`),
-      drawn.map((one) => keep(plane(one, found.groups))),
+      drawn.map((one) => plane(one, found.groups)),
       drawn.length < found.boxes.length && h("p", { class: "quiet" }, `Drawn are ${drawn.length} of ${found.boxes.length} boxes.`),
       h("details", {}, h("summary", {}, "The limits of each box"), found.boxes.map((one) => table(LIMITS, rowsOf(one.limits), one.name))),
     ]];
@@ -49,7 +51,8 @@ function plane(one, groups) {
   const looks = [{ color: colour("quiet"), opacity: 0.45 }, { color: COLOURS[5], opacity: 0.9 }, { color: COLOURS[1], opacity: 0.9 }];
   const title = `${one.name}: ${one.rule}`;
   const count = rows.filter((i) => inside[i]).length;
-  return figure({
+  return h(Figure, {
+    key: one.name,
     title,
     description: `${title}. ${x.name} to the right, ${y.name} upwards. Of ${number(rows.length)} rows, ${number(count)} lie in the box.`,
     height: 340,

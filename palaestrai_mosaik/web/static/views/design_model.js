@@ -1,12 +1,13 @@
 // A design as the page keeps it: its axes (factors and outcomes), its runs and their states.
 
+import { signal } from "@preact/signals";
 import { number } from "web/format";
 
 /** status -> [sign, class of its colour]; the sign tells states apart without colours */
 export const SIGNS = {
   waiting: ["", "waiting"], queued: ["…", "queued"], running: ["▸", "running"], finished: ["✓", "finished"], failed: ["✕", "failed"],
   interrupted: ["‖", "stopped"], "timed out": ["T", "failed"], "out of memory": ["M", "failed"], "node failed": ["N", "stopped"],
-  cancelled: ["C", "stopped"], lost: ["?", "stopped"], pruned: ["P", "stopped"], skipped: ["–", "waiting"],
+  cancelled: ["C", "stopped"], lost: ["?", "stopped"], pruned: ["P", "pruned"], skipped: ["–", "waiting"],
 };
 /** what `arsenai resume` counts as failed */
 export const FAILED = ["failed", "timed out", "out of memory"];
@@ -29,6 +30,8 @@ export function createModel(facts) {
   const model = {
     facts, cells, cellsOf, factors, outcomes: [], version: 0, finished: null, problem: null, summary: null,
     status: [], instance: [], errors: new Map(),
+    /** changes whenever the model does; who reads it is drawn anew */
+    revision: signal(0),
 
     /** How many rows the design has. */
     rows: () => cells.length / repetitions,
@@ -47,9 +50,10 @@ export function createModel(facts) {
         for (const one of added) factor.column.push(one);
         factor.inactive ||= added.some((one) => (factor.levels ? one < 0 : Number.isNaN(one)));
       });
+      model.revision.value += 1;
     },
 
-    /** Take what the resource `design/states` says; returns the numbers of the runs that have changed. */
+    /** Take what the resource `design/states` says. */
     apply(states) {
       const { run, status, instance, errors } = states.changed;
       // (0 in `status` is "waiting": what is not known yet)
@@ -61,7 +65,7 @@ export function createModel(facts) {
       for (const [one, error, log] of errors) model.errors.set(one, { error, log });
       model.version = states.version;
       model.summary = states;
-      return Array.from(run);
+      model.revision.value += 1;
     },
 
     /** Take what the resource `design/outcomes` says. */
@@ -73,6 +77,7 @@ export function createModel(facts) {
         const column = Float64Array.from(outcome.values, whole);
         return { ...outcome, key: `o${i}`, kind: "outcome", levels: null, log: false, value: (cell) => column[cell] ?? NaN };
       });
+      model.revision.value += 1;
     },
 
     axes: () => [...factors, ...model.outcomes],

@@ -1,7 +1,9 @@
 // Parallel coordinates: a line for each run that has finished, over its factors and outcomes.
 
+import { h } from "preact";
+import { useRef } from "preact/hooks";
+import { colour, Figure } from "web/chart";
 import { has } from "web/data";
-import { colour, figure } from "web/chart";
 import { number } from "web/format";
 import { extent, text } from "web/views/design_model";
 import { chartAxis } from "web/views/design_scatter";
@@ -22,9 +24,9 @@ function wrapped(name) {
   return lines.join("\n");
 }
 
-/** Returns a figure (chart.js) whose axes select runs; lines are coloured by the outcome that `outcome()` returns. */
-export function parallel(model, selection, outcome) {
-  let own = false;
+/** The figure whose axes select runs; lines are coloured by the outcome that `outcome()` returns. */
+export function Parallel({ model, selection, outcome }) {
+  const own = useRef(false);
   const data = () => model.executed().map((cell) => ({ value: model.axes().map((axis) => axis.value(cell)), cell }));
 
   function options({ axis, tooltip }) {
@@ -63,10 +65,8 @@ export function parallel(model, selection, outcome) {
         ...axes.map((one) => (one.levels || (one.kind === "factor" && Number.isNaN(one.value(cell))) ? text(one, one.value(cell)) : one.value(cell)))]),
     };
   }
-  function follow() {
-    const chart = shown.chart();
-    if (!chart) return;
-    own = true;
+  function drawn(chart) {
+    own.current = true;
     for (const axis of model.axes()) {
       const intervals = selection.get(axis.key), ends = extent(axis, model.executed());
       const within = intervals.map(([low, high]) => [Math.max(low, ends[0]), Math.min(high, ends[1])]);
@@ -74,24 +74,18 @@ export function parallel(model, selection, outcome) {
       const around = axis.levels ? within.map(([low, high]) => (low === high ? [low - 0.3, high + 0.3] : [low, high])) : within;
       chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: axis.key, intervals: around });
     }
-    own = false;
+    own.current = false;
   }
-  function drawn(chart, first) {
-    if (first) {
-      chart.on("axisareaselected", (event) => !own && selection.set(event.parallelAxisId, event.intervals));
-      chart.on("click", (item) => {
-        const instance = item.data?.cell === undefined ? null : model.instanceOf(item.data.cell);
-        if (instance !== null && has(`run/${instance}`)) location.hash = `#/run/${encodeURIComponent(instance)}`;
-      });
-    }
-    follow();
+  function created(chart) {
+    chart.on("axisareaselected", (event) => !own.current && selection.set(event.parallelAxisId, event.intervals));
+    chart.on("click", (item) => {
+      const instance = item.data?.cell === undefined ? null : model.instanceOf(item.data.cell);
+      if (instance !== null && has(`run/${instance}`)) location.hash = `#/run/${encodeURIComponent(instance)}`;
+    });
   }
-  const shown = figure({
-    title: "All factors and outcomes",
+  return h(Figure, {
+    title: "All factors and outcomes", class: "design-parallel", width: 90 + LEAST * model.axes().length, height: HEIGHT,
     description: `Parallel coordinates: a line for each run that has finished, coloured by ${outcome().name}; drag along an axis to select runs`,
-    height: HEIGHT, options, numbers, drawn,
+    options, numbers, created, drawn,
   });
-  shown.element.classList.add("design-parallel");
-  shown.element.querySelector(".chart").style.setProperty("min-width", `${90 + LEAST * model.axes().length}px`);
-  return { ...shown, follow };
 }

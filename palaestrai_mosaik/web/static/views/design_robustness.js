@@ -1,9 +1,10 @@
 // Robustness of the levels of factors over scenarios, as the design asks for it.
 
+import { h } from "preact";
 import { rowsOf } from "web/data";
-import { h, table } from "web/dom";
 import { number } from "web/format";
-import { between, levelPoints } from "web/level_chart";
+import { between, LevelPoints } from "web/level_chart";
+import { cautions, table } from "web/page";
 
 const SAYS = {
   regret: "The regret of a level in a scenario is its distance to the level that is best there: what a wrong decision costs. "
@@ -13,13 +14,13 @@ const SAYS = {
 };
 const AXIS = { regret: "Regret", value: "Value", satisficing: "Share of the scenarios" };
 
-/** What is shown of one outcome, or of one condition; `keep(figure)` and `cautions(texts)` are those of the analysis. */
-export function robustness(one, keep, cautions) {
+/** What is shown of one outcome, or of one condition. */
+export function robustness(one) {
   const levels = rowsOf(one.levels).map((row) => ({ ...row, n: row.scenarios }));
   const share = `${number(one.confidence * 100)} %`;
   return [h("h3", {}, `Robustness: ${one.title}`, one.better ? ` (${one.better} is better)` : ""), cautions(one.warnings),
     h("p", { class: "quiet" }, SAYS[one.drawn]),
-    keep(levelPoints({ title: `Robustness of ${one.title}`, of: AXIS[one.drawn], levels, measures: one.metrics, share, counted: "Scenarios" })),
+    h(LevelPoints, { title: `Robustness of ${one.title}`, of: AXIS[one.drawn], levels, measures: one.metrics, share, counted: "Scenarios" }),
     table(columns(levels), levels, `Robustness of ${one.title}; intervals with confidence ${share} are those of resampled scenarios`)];
 }
 

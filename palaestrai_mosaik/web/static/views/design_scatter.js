@@ -1,13 +1,23 @@
 // An outcome against a factor: a point for each run that has finished.
 
+import { batch } from "@preact/signals";
+import { h } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { COLOURS, colour, Figure } from "web/chart";
 import { has } from "web/data";
-import { COLOURS, colour, figure } from "web/chart";
 import { number } from "web/format";
 import { extent, text } from "web/views/design_model";
 
 // steps of the golden ratio spread points evenly over the width of a level, and always in the same way
 const GOLDEN = 0.6180339887498949, WIDTH = 0.6;
 const jitter = (cell) => (((cell * GOLDEN) % 1) - 0.5) * WIDTH;
+
+const across = (factor, cell) => factor.value(cell) + (factor.levels ? jitter(cell) : 0);
+
+/** The cells of finished runs that have a point. */
+export function drawable(model, factor, outcome) {
+  return model.executed().filter((cell) => Number.isFinite(across(factor, cell)) && Number.isFinite(outcome.value(cell)));
+}
 
 /** The axis of a chart for an axis of the model: numbers, logarithms, or places of levels with their names. */
 export function chartAxis(axis, cells, base) {
@@ -21,20 +31,21 @@ export function chartAxis(axis, cells, base) {
   };
 }
 
-/** Returns a figure (chart.js) of `outcome` against `factor` in which runs can be selected; `select()` begins that. */
-export function scatter(model, selection, factor, outcome) {
-  const across = (cell) => factor.value(cell) + (factor.levels ? jitter(cell) : 0);
-  const drawable = (cell) => Number.isFinite(across(cell)) && Number.isFinite(outcome().value(cell));
-  let own = false, selecting = false;
+/** The figure of the outcome against a factor, in which runs can be selected; `selecting` lets the pointer draw a rectangle. */
+export function Scatter({ model, selection, factor, outcome, selecting }) {
+  const chart = useRef(null), own = useRef(false), latest = useRef(selecting);
+  latest.current = selecting;
+  useEffect(() => chart.current?.dispatchAction({ type: "takeGlobalCursor", key: "brush",
+    brushOption: { brushType: selecting ? "rect" : false, brushMode: "single" } }), [selecting]);
 
   function points() {
-    return model.executed().filter(drawable);
+    return drawable(model, factor, outcome());
   }
   function options({ axis }) {
     const cells = points();
     const size = cells.length <= 100 ? 9 : cells.length <= 1500 ? 6 : 4;
     const series = (name, some, style) => ({ type: "scatter", id: name, name, symbolSize: size, itemStyle: style, progressive: 4000,
-      data: some.map((cell) => ({ value: [across(cell), outcome().value(cell)], cell })) });
+      data: some.map((cell) => ({ value: [across(factor, cell), outcome().value(cell)], cell })) });
     const chosen = selection.isEmpty() ? cells : cells.filter(selection.has);
     const others = selection.isEmpty() ? [] : cells.filter((cell) => !selection.has(cell));
     return {
@@ -63,46 +74,34 @@ export function scatter(model, selection, factor, outcome) {
 
   // a rectangle becomes a range of the factor and one of the outcome; of levels, those whose points it touches
   function take(areas) {
-    const range = areas[0]?.coordRange;
-    const [x, y] = range ?? [null, null];
-    const ordered = (ends) => [Math.min(...ends), Math.max(...ends)];
-    const across = x && ordered(x);
-    if (across && factor.levels) [across[0], across[1]] = [Math.ceil(across[0] - WIDTH / 2), Math.floor(across[1] + WIDTH / 2)];
-    selection.set(factor.key, across ? [across] : []);
-    selection.set(outcome().key, y ? [ordered(y)] : []);
+    const [x, y] = areas[0]?.coordRange ?? [null, null], ordered = (ends) => [Math.min(...ends), Math.max(...ends)];
+    const range = x && ordered(x);
+    if (range && factor.levels) [range[0], range[1]] = [Math.ceil(range[0] - WIDTH / 2), Math.floor(range[1] + WIDTH / 2)];
+    batch(() => {
+      selection.set(factor.key, range ? [range] : []);
+      selection.set(outcome().key, y ? [ordered(y)] : []);
+    });
   }
-  function drawn(chart, first) {
-    if (!first) return;
-    chart.on("click", (item) => {
-      const instance = item.data?.cell === undefined || selecting ? null : model.instanceOf(item.data.cell);
+  function created(made) {
+    chart.current = made;
+    made.on("click", (item) => {
+      const instance = item.data?.cell === undefined || latest.current ? null : model.instanceOf(item.data.cell);
       if (instance !== null && has(`run/${instance}`)) location.hash = `#/run/${encodeURIComponent(instance)}`;
     });
-    // (while it is drawn, the rectangle belongs to the chart)
-    chart.on("brush", (event) => !own && event.$from === undefined && event.areas && take(event.areas));
-    chart.on("brushEnd", (event) => !own && take(event.areas));
+    // while it is drawn, the rectangle belongs to the chart
+    made.on("brush", (event) => !own.current && event.$from === undefined && event.areas && take(event.areas));
+    made.on("brushEnd", (event) => !own.current && take(event.areas));
   }
-  const shown = figure({
+  /** Remove the rectangle where the selection is not its any more. */
+  function drawn(made) {
+    if (!made.getOption().brush?.[0] || selection.get(factor.key).length || selection.get(outcome().key).length) return;
+    own.current = true;
+    made.dispatchAction({ type: "brush", areas: [] });
+    own.current = false;
+  }
+  return h(Figure, {
     title: `${factor.name} and ${outcome().name}`,
     description: `Scatter plot: ${outcome().name} of each run that has finished, against ${factor.name}`,
-    height: 340, options, numbers, drawn,
+    height: 340, options, numbers, created, drawn,
   });
-  return {
-    ...shown,
-    /** How many runs that have finished are not drawn. */
-    left: () => model.executed().length - points().length,
-    /** Let the pointer draw a rectangle, or not. */
-    select(on) {
-      selecting = on;
-      shown.chart()?.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption: { brushType: on ? "rect" : false, brushMode: "single" } });
-    },
-    /** Remove the rectangle where the selection is not its any more. */
-    follow() {
-      const brush = shown.chart()?.getOption().brush?.[0];
-      if (brush && !selection.get(factor.key).length && !selection.get(outcome().key).length) {
-        own = true;
-        shown.chart().dispatchAction({ type: "brush", areas: [] });
-        own = false;
-      }
-    },
-  };
 }

@@ -1,127 +1,107 @@
 // Rendered frames, state by state: one episode or two beside each other.
 
-import { get, offline, watch } from "web/data";
-import { fill, h } from "web/dom";
-import { episodeChoice } from "web/episode_choice";
-import { film } from "web/film";
+import { useComputed, useSignal } from "@preact/signals";
+import { h } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { offline } from "web/data";
+import { EpisodeControls, useEpisodeChoice } from "web/episode_choice";
+import { imagesOf } from "web/film";
 import { number } from "web/format";
-import { player } from "web/player";
+import { momentOf } from "web/motion";
+import { Player, usePlayer } from "web/player";
+import { shown, useResource } from "web/resource";
 
 /** smaller images are shown larger, by a whole factor (CSS pixels) */
 const WIDTH = 320;
 
-export async function show(element, context) {
-  const { run, signal, attempt } = context;
-  const query = context.query ?? new URLSearchParams();
-  let index = await get(`run/${run}/frames`, {}, signal);
-  let sides = []; // what is shown: {film, image, caption}
-  let ticks = [0]; // at which a frame of one of them was rendered
+export function View({ run, running, query }) {
+  const index = useResource(`run/${run}/frames`, { seconds: 2, live: () => running.value });
+  return shown([index], () => h(Frames, { run, running, query, index }));
+}
 
-  const choice = episodeChoice({ run, view: "frames", query, index: () => index, episodes, load, signal, attempt });
-  const { main, controls } = choice;
-  const follow = h("input", { type: "checkbox", checked: true });
-  const live = h("label", { hidden: true }, follow, "follow the newest frame");
-  const time = player({ label: said, changed: paint, signal });
-  const pictures = h("div", { class: "drawings" }), note = h("p", { class: "quiet note" });
-  fill(element,
-    h("div", { class: "controls" }, controls.main, controls.beside, controls.another, live),
-    time.element, note, pictures,
-    h("p", { class: "quiet" }, "Keys: space plays, arrows step, Home and End go to the ends."));
+/** The episodes of the resource `frames`: [{key, title}]. */
+function episodes(of) {
+  const names = new Map(of.phases.map((one) => [one.phase, one.name]));
+  const several = new Set(of.episodes.map((one) => one.environment)).size > 1;
+  return of.episodes.map((one) => ({ ...one,
+    key: `${one.phase}.${one.worker}.${one.episode}${one.evaluation ? "e" : ""}.${one.environment}`,
+    title: `${several ? `${one.environment}: ` : ""}${names.get(one.phase)}, ${one.evaluation ? "evaluation" : "episode"} `
+      + `${one.episode}${one.worker ? `, worker ${one.worker}` : ""}` }));
+}
 
-  // ----- which episodes
-  function episodes(of) {
-    const names = new Map(of.phases.map((one) => [one.phase, one.name]));
-    const several = new Set(of.episodes.map((one) => one.environment)).size > 1;
-    return of.episodes.map((one) => ({ ...one,
-      key: `${one.phase}.${one.worker}.${one.episode}${one.evaluation ? "e" : ""}.${one.environment}`,
-      title: `${several ? `${one.environment}: ` : ""}${names.get(one.phase)}, ${one.evaluation ? "evaluation" : "episode"} `
-        + `${one.episode}${one.worker ? `, worker ${one.worker}` : ""}` }));
-  }
+function Frames({ run, running, query, index }) {
+  const follow = useSignal(true), choice = useEpisodeChoice({ run, view: "frames", query, index, episodes });
+  const context = { run, running, choice }, own = useFilm(0, context), beside = useFilm(1, context);
+  const sides = choice.shown.value.length > 1 ? [own, beside] : [own];
+  return [
+    h("div", { class: "controls" }, h(EpisodeControls, choice.controls),
+      running.value && !offline && h("label", {}, h("input", { type: "checkbox", checked: follow.value, onchange: (event) => {
+        follow.value = event.target.checked;
+        choice.follow(follow.value);
+      } }), "follow the newest frame")),
+    choice.error.value !== null && h("p", { class: "problem", role: "alert" }, choice.error.value),
+    choice.shown.value.length ? shown(sides, () => h(Stage, { films: sides.map((one) => one.value.value), query,
+      following: running.value && follow.value && choice.newest.value }))
+      : h("p", { class: "quiet note" }, running.value ? "No frame has been rendered yet." : "No frames were rendered."),
+    h("p", { class: "quiet" }, "Keys: space plays, arrows step, Home and End go to the ends."),
+  ];
+}
 
-  // ----- loading
-  async function filmOf({ run: ofRun, index: of, key }) {
-    const one = episodes(of).find((episode) => episode.key === key);
-    const asked = { environment: one.environment, phase: one.phase, worker: one.worker, episode: one.episode,
-      evaluation: one.evaluation ? 1 : undefined };
-    return film(ofRun, asked, ofRun === run ? one.title : `${ofRun}: ${one.title}`, signal);
-  }
-  async function load() {
-    if (!main.value) {
-      sides = [];
-      fill(pictures);
-      fill(note, index.running ? "No frame has been rendered yet." : "No frames were rendered.");
-      return;
-    }
-    const films = [];
-    for (const one of choice.shown()) films.push(await filmOf(one));
-    sides = films.map((one) => ({ film: one, image: h("img", { alt: "", class: "frame" }), caption: h("figcaption", { class: "quiet" }) }));
-    for (const { image } of sides) image.addEventListener("load", () => enlarge(image));
-    fill(pictures, sides.map((side) => h("section", { class: "card" }, h("h2", {}, side.film.title),
-      h("figure", { class: "rendered" }, side.image, side.caption))));
-    pictures.classList.toggle("two", sides.length > 1);
-    choice.remember();
-    grown();
-  }
-  /** Show films that may have more frames than before. */
-  function grown() {
-    // (who was rendered less often keeps its frame until its next one)
-    ticks = [...new Set(sides.flatMap((side) => side.film.times))].sort((a, b) => a - b);
-    time.length(ticks.length);
-    const [{ film: one }] = sides, last = one.step(one.states - 1);
-    fill(note, one.states > 1 && one.states <= last && `${number(one.states)} of ${number(last + 1)} states were rendered.`);
-    time.set(query.has("state") ? Number(query.get("state")) : time.state());
-    query.delete("state");
-  }
+/** The film of the first or the second episode that is chosen; the newest one of a run that goes on grows. */
+function useFilm(i, { run, running, choice }) {
+  const picked = useComputed(() => {
+    const { run: of, index, key } = choice.shown.value[i] ?? {}, one = of && episodes(index).find((episode) => episode.key === key);
+    return one ? { run: of, title: of === run ? one.title : `${of}: ${one.title}`, query: { environment: one.environment, phase: one.phase,
+      worker: one.worker, episode: one.episode, evaluation: one.evaluation ? 1 : undefined } } : null;
+  });
+  return useResource(() => `run/${picked.value?.run}/film`, {
+    query: () => picked.value && picked.value.query,
+    seconds: 2, live: () => running.value && picked.value?.run === run && choice.newest.value,
+    take: (facts) => ({ ...facts, ...picked.peek() }),
+  });
+}
 
-  // ----- painting
-  function said(state) {
-    if (!sides.length || !ticks.length) return "";
-    const [{ film: one }] = sides;
-    return `${one.moment(ticks[state])} of ${one.moment(ticks.at(-1))}`;
-  }
-  function paint(state) {
-    for (const side of sides) attempt(side, () => put(side, side.film.at(ticks[state])));
-  }
-  async function put(side, state) {
-    if (side.wanted === state) return;
-    side.wanted = state;
-    const address = await side.film.image(state);
-    // (while an image was fetched, the player may have gone on)
-    if (side.wanted !== state || address === null) return;
-    const moment = side.film.moment(side.film.times[state]);
-    side.image.src = address;
-    side.image.alt = `${side.film.title}, ${moment}`;
-    side.image.dataset.step = side.film.step(state);
-    side.caption.textContent = `${moment} · step ${side.film.step(state)} of ${side.film.step(side.film.states - 1)}`;
-  }
-  function enlarge(image) {
-    const factor = Math.max(1, Math.floor(WIDTH / image.naturalWidth));
-    image.style.setProperty("width", `${image.naturalWidth * factor}px`);
-    image.classList.toggle("enlarged", factor > 1);
-  }
+/** The frames of one or two films, with their player. */
+function Stage({ films, query, following }) {
+  const player = usePlayer(), [first] = films, begun = useRef(false);
+  // who was rendered less often keeps its frame until its next one
+  const ticks = [...new Set(films.flatMap((one) => [...one.time]))].sort((a, b) => a - b), states = ticks.length;
+  useLayoutEffect(() => {
+    player.length(states);
+    if (!begun.current && query.has("state")) player.set(Number(query.get("state")));
+    else if (following && !player.playing.value) player.set(Infinity);
+    begun.current = true;
+  }, [states, following]);
+  const said = (state) => (states ? `${momentOf(first.clock, ticks[Math.min(state, states - 1)])} of ${momentOf(first.clock, ticks.at(-1))}` : "");
+  const last = first.step[first.frames - 1];
+  return [
+    h(Player, { player, label: said }),
+    h("p", { class: "quiet note" }, first.frames > 1 && first.frames <= last && `${number(first.frames)} of ${number(last + 1)} states were rendered.`),
+    h("div", { class: `drawings ${films.length > 1 ? "two" : ""}` }, films.map((one, i) => h("section", { class: "card", key: i },
+      h("h2", {}, one.title), h(Frame, { film: one, tick: ticks[Math.min(player.state.value, states - 1)] })))),
+  ];
+}
 
-  // ----- the beginning, and what goes on
-  await choice.begin();
-  choice.update();
-  await load();
-  if (!index.running || offline) return;
-  live.hidden = false;
-  watch(2, signal, async () => {
-    const newest = () => episodes(index).filter((one) => !one.evaluation).at(-1)?.key ?? "";
-    const wasNewest = main.value === newest();
-    index = await get(`run/${run}/frames`, {}, signal);
-    choice.update();
-    if (!wasNewest) return index.running;
-    if (follow.checked && newest() !== main.value) {
-      main.value = newest();
-      await load();
-    } else if (sides.length) {
-      await sides[0].film.grow();
-      grown();
-    } else {
-      await load();
-    }
-    if (follow.checked && !time.playing()) time.set(Infinity);
-    return index.running;
-  }, attempt);
+/** The frame of a film at a tick, which stays until the next one is there. */
+function Frame({ film, tick }) {
+  const state = Math.max(0, film.time.findLastIndex((time) => time <= tick)), identity = JSON.stringify([film.run, film.query]);
+  const images = useMemo(() => imagesOf(film), [identity]), drawn = useSignal(null), failed = useSignal(null), factor = useSignal({ width: 0, by: 1 });
+  images.grown(film.frames);
+  useEffect(() => {
+    let left = false;
+    images.at(state).then((source) => {
+      // while an image was fetched, the player may have gone on
+      if (left || source === null) return;
+      failed.value = null;
+      drawn.value = { source, moment: momentOf(film.clock, film.time[state]), step: film.step[state] };
+    }, (error) => { if (!left) failed.value = error.message; });
+    return () => { left = true; };
+  }, [images, state]);
+  const { source, moment, step } = drawn.value ?? {}, { width, by } = factor.value;
+  return [failed.value !== null && h("p", { class: "problem", role: "alert" }, failed.value),
+    h("figure", { class: "rendered" },
+      h("img", { src: source, alt: source ? `${film.title}, ${moment}` : "", class: `frame ${by > 1 ? "enlarged" : ""}`, "data-step": step,
+        style: { width: width ? `${width * by}px` : "" },
+        onload: ({ target }) => { factor.value = { width: target.naturalWidth, by: Math.max(1, Math.floor(WIDTH / target.naturalWidth)) }; } }),
+      h("figcaption", { class: "quiet" }, source && `${moment} · step ${step} of ${film.step[film.frames - 1]}`))];
 }

@@ -1,8 +1,12 @@
 // How a run came about: its document, failures, warnings, log, versions, digests, and the world that was built.
 
-import { get, has, offline, watch } from "web/data";
-import { fill, h, table } from "web/dom";
-import { date, number } from "web/format";
+import { useSignal } from "@preact/signals";
+import { h } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { has, offline } from "web/data";
+import { count, date, number } from "web/format";
+import { table } from "web/page";
+import { shown, useResource } from "web/resource";
 import { drawing } from "web/world";
 
 /** of a log, so many entries are shown, the newest */
@@ -10,87 +14,80 @@ const MOST_ENTRIES = 2000;
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
 const ENTRY = /^\d{4}-\d\d-\d\dT\S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) /;
 
-export async function show(element, { run, facts, signal, attempt }) {
-  let record = await get(`run/${run}/record`, {}, signal);
-  const failures = h("div", {}), warnings = h("div", {});
-  const lines = record.document.map((text, i) => h("span", { class: "line", "data-line": i + 1, id: `line-${i + 1}` }, `${text}\n`));
-  const log = has(`run/${run}/log`) ? journal(run, signal, attempt) : null;
-  element.classList.add("record");
-  fill(element, failures,
-    h("h2", {}, "Run document"),
-    h("div", { class: "controls" }, copier("Copy the document", () => record.document.join("\n"))),
-    h("pre", { class: "document", tabindex: "0", "aria-label": "Text of the run document" }, lines),
-    warnings,
-    log?.element,
-    h("h2", {}, "Run"), origin(record),
-    h("h2", {}, "Recorded streams"), streams(record));
+export function View({ run, running }) {
+  const log = useResource(`run/${run}/log`, {
+    query: () => (has(`run/${run}/log`) ? {} : null),
+    since: ({ next }) => (next ? { from: next } : {}),
+    seconds: 2, live: () => running.value, take: entriesOf,
+  });
+  // what is logged may have been recorded, too
+  const answer = useResource(`run/${run}/record`, { changes: () => `${running.value} ${log.value.value?.next}` });
+  return shown([answer], () => {
+    const record = answer.value.value;
+    return h("div", { class: "record" },
+      h(Failures, { record }),
+      h("h2", {}, "Run document"),
+      h("div", { class: "controls" }, h(Copier, { title: "Copy the document", text: () => record.document.join("\n") })),
+      h(Text, { record }),
+      record.warnings.length > 0 && [h("h2", {}, "Warnings"), table([
+        { title: "time", value: (row) => date(row.time) }, { title: "warning", value: (row) => row.text }], record.warnings, "Warnings")],
+      has(`run/${run}/log`) && h(Log, { log }),
+      h("h2", {}, "Run"), origin(record),
+      h("h2", {}, "Recorded streams"), streams(record),
+      has(`run/${run}/world`) && h(World, { run, record }));
+  });
+}
 
-  /** Mark the lines that failures concern. */
-  function mark() {
-    for (const line of lines) line.classList.remove("marked");
-    for (const one of record.failures.flatMap((each) => each.marks)) lines[one.line - 1]?.classList.add("marked");
-    for (const line of lines) line.tabIndex = line.classList.contains("marked") ? 0 : -1;
-    for (const line of lines) if (line.tabIndex < 0) line.removeAttribute("tabindex");
-    const first = element.querySelector("pre.document .marked"), box = first?.parentElement;
-    if (box) box.scrollTop = first.offsetTop - box.offsetTop - box.clientHeight / 2;
-  }
+function jump(line) {
+  const to = document.getElementById(`line-${line}`);
+  to?.scrollIntoView({ block: "center" });
+  to?.focus({ preventScroll: true });
+}
 
-  function jump(line) {
-    const to = lines[line - 1];
-    to?.scrollIntoView({ block: "center" });
-    to?.focus({ preventScroll: true });
-  }
+function Failures({ record }) {
+  const box = useRef(null), { failures } = record;
+  const named = (number_) => {
+    const phase = record.phases.find((one) => one.phase === number_);
+    return phase ? `${number_} ${phase.name}` : number_;
+  };
+  // the end of a traceback says what was raised
+  useEffect(() => {
+    for (const one of box.current.querySelectorAll("pre.traceback")) one.scrollTop = one.scrollHeight;
+  }, [failures.length]);
+  return h("div", { ref: box }, failures.map((one) => h("section", { class: "card" },
+    h("h2", {}, `${one.kind}: ${one.message.split("\n")[0]}`),
+    h("p", { class: "quiet" }, [one.phase === null ? null : `phase ${named(one.phase)}`, date(one.time)].filter(Boolean).join(" · ")),
+    one.marks.length > 0 && h("p", {}, "In the document: ", one.marks.map((mark, i) => [i > 0 && " ",
+      h("button", { type: "button", onclick: () => jump(mark.line) }, `line ${mark.line}: ${mark.what}`)])),
+    one.traceback && h("details", { open: true }, h("summary", {}, "Traceback"), h(Copier, { title: "Copy the traceback", text: () => one.traceback }),
+      h("pre", { class: "text traceback", tabindex: 0, role: "region", "aria-label": "Traceback" }, one.traceback)))));
+}
 
-  function draw() {
-    fill(failures, record.failures.map((one) => h("section", { class: "card" },
-      h("h2", {}, `${one.kind}: ${one.message.split("\n")[0]}`),
-      h("p", { class: "quiet" }, [one.phase === null ? null : `phase ${named(one.phase)}`, date(one.time)].filter(Boolean).join(" · ")),
-      one.marks.length > 0 && h("p", {}, "In the document: ", one.marks.map((each, i) => [i > 0 && " ",
-        h("button", { type: "button", onclick: () => jump(each.line) }, `line ${each.line}: ${each.what}`)])),
-      one.traceback && h("details", { open: true }, h("summary", {}, "Traceback"), copier("Copy the traceback", () => one.traceback),
-        h("pre", { class: "text traceback", tabindex: "0", "aria-label": "Traceback" }, one.traceback)))));
-    fill(warnings, record.warnings.length > 0 && [h("h2", {}, "Warnings"), table([
-      { title: "time", value: (row) => date(row.time) }, { title: "warning", value: (row) => row.text }], record.warnings, "Warnings")]);
-    // the end of a traceback says what was raised
-    for (const one of failures.querySelectorAll("pre.traceback")) one.scrollTop = one.scrollHeight;
-    mark();
-  }
-
-  function named(phase) {
-    const found = record.phases.find((one) => one.phase === phase);
-    return found ? `${phase} ${found.name}` : phase;
-  }
-
-  draw();
-  if (has(`run/${run}/world`)) element.append(await world(run, record, signal, attempt));
-  if (log) {
-    watch(2, signal, async () => {
-      const more = await log.look();
-      if (facts.status !== "running") return false;
-      const { status } = await get(`run/${run}`, {}, signal);
-      if (more || status !== "running") {
-        record = await get(`run/${run}/record`, {}, signal);
-        draw();
-      }
-      // what was logged last has to be seen, too
-      if (status !== "running") await log.look();
-      return status === "running";
-    }, attempt);
-  }
+/** The run document, in which the lines that failures concern are marked. */
+function Text({ record }) {
+  const box = useRef(null), marked = new Set(record.failures.flatMap((one) => one.marks).map((one) => one.line));
+  useLayoutEffect(() => {
+    const first = box.current.querySelector(".marked");
+    if (first) box.current.scrollTop = first.offsetTop - box.current.offsetTop - box.current.clientHeight / 2;
+  }, [[...marked].join()]);
+  return h("pre", { class: "document", tabindex: 0, role: "region", "aria-label": "Text of the run document", ref: box },
+    record.document.map((text, i) => h("span", { class: `line ${marked.has(i + 1) ? "marked" : ""}`, "data-line": i + 1, id: `line-${i + 1}`,
+      tabindex: marked.has(i + 1) ? 0 : undefined }, `${text}\n`)));
 }
 
 /** A button that copies a text. */
-function copier(title, text) {
-  return h("button", { type: "button", onclick: async (event) => {
-    const button = event.target;
+function Copier({ title, text }) {
+  const said = useSignal(title);
+  async function copy() {
     try {
       await navigator.clipboard.writeText(text());
-      button.textContent = "Copied";
+      said.value = "Copied";
     } catch {
-      button.textContent = "The browser does not allow it: select the text";
+      said.value = "The browser does not allow it: select the text";
     }
-    setTimeout(() => { button.textContent = title; }, 2000);
-  } }, title);
+    setTimeout(() => { said.value = title; }, 2000);
+  }
+  return h("button", { type: "button", onclick: copy }, said.value);
 }
 
 function origin({ facts, packages, again }) {
@@ -100,12 +97,12 @@ function origin({ facts, packages, again }) {
   return h("div", { class: "card" }, h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
   again === null ? h("p", {}, "To execute it again, save the run document as a file: ", h("code", {}, "palaestrai-mosaik start FILE"))
-    : h("p", {}, "To execute it again: ", h("code", {}, again), " ", copier("Copy the command", () => again)));
+    : h("p", {}, "To execute it again: ", h("code", {}, again), " ", h(Copier, { title: "Copy the command", text: () => again })));
 }
 
 function streams({ streams: rows, phases }) {
   const named = (number_) => phases.find((one) => one.phase === number_)?.name ?? number_;
-  const digest = (row) => (row.digest === null ? "–" : [h("code", {}, row.digest.slice(0, 16)), " ", copier("Copy", () => row.digest)]);
+  const digest = (row) => (row.digest === null ? "–" : [h("code", {}, row.digest.slice(0, 16)), " ", h(Copier, { title: "Copy", text: () => row.digest })]);
   return table([
     { title: "phase", value: (row) => named(row.phase) }, { title: "kind", value: (row) => row.kind },
     { title: "of", value: (row) => row.name + (row.group ? `, group ${row.group}` : "") + (row.evaluation ? ", evaluation" : "") },
@@ -113,77 +110,65 @@ function streams({ streams: rows, phases }) {
   ], rows, "Streams of rows, and their digests: the same for the same document, seed and versions");
 }
 
-/** The log: {element, look()}; `look` asks for what is new and returns whether there was any. */
-function journal(run, signal, attempt) {
-  let next = 0, entries = [];
-  const lines = h("pre", { class: "text log", tabindex: "0", role: "log", "aria-label": "Log of the run" });
-  const note = h("p", { class: "quiet" });
-  const follow = h("input", { type: "checkbox", checked: true, id: "follow" });
-  const level = h("select", { id: "level", onchange: () => draw() }, [["all", 0], ["warnings and errors", 2], ["errors", 3]]
-    .map(([name, least]) => h("option", { value: least }, name)));
-  const element = h("section", { "aria-label": "Log" }, h("h2", {}, "Log"),
-    h("div", { class: "controls" }, h("label", {}, "Entries ", level), !offline && h("label", {}, follow, " show the newest"),
-      copier("Copy the log", () => entries.map((one) => one.text).join(""))), note, lines);
-
-  function draw() {
-    const shown = entries.filter((one) => one.level >= Number(level.value));
-    const left = Math.max(0, shown.length - MOST_ENTRIES);
-    fill(note, entries.length ? `${number(shown.length)} of ${number(entries.length)} entries${left ? `, the first ${number(left)} left out` : ""}`
-      : "Nothing is logged.");
-    lines.hidden = !entries.length;
-    fill(lines, shown.slice(left).map((one) => h("span", { class: LEVELS[one.level] }, one.text)));
-    if (follow.checked) lines.scrollTop = lines.scrollHeight;
+/** The entries of a log, and those that an answer adds; further lines of an entry, such as a traceback, belong to it. */
+function entriesOf({ next, text }, last) {
+  const entries = [...last?.entries ?? []];
+  for (const line of text.split(/(?<=\n)/).filter(Boolean)) {
+    const begins = ENTRY.exec(line), before = entries.at(-1);
+    if (begins || !before) entries.push({ level: LEVELS.indexOf(begins?.[1] ?? "INFO"), text: line });
+    else entries[entries.length - 1] = { ...before, text: before.text + line };
   }
-
-  async function look() {
-    const found = await attempt(look, () => get(`run/${run}/log`, next ? { from: next } : {}, signal));
-    if (!found) return false;
-    next = found.next;
-    for (const line of found.text.split(/(?<=\n)/)) {
-      const begins = ENTRY.exec(line);
-      // (further lines of an entry, a traceback for instance, belong to it)
-      if (begins || !entries.length) entries.push({ level: LEVELS.indexOf(begins?.[1] ?? "INFO"), text: line });
-      else entries.at(-1).text += line;
-    }
-    entries = entries.filter((one) => one.text);
-    if (found.text || !next) draw();
-    return found.text !== "";
-  }
-  return { element, look };
+  return last && !text ? last : { next, entries };
 }
 
-async function world(run, record, signal, attempt) {
-  const body = h("div", {});
-  const select = h("select", { onchange: () => attempt(load, () => load(Number(select.value))) },
-    record.phases.map((one) => h("option", { value: one.phase }, one.name || one.phase)));
-  const element = h("section", { "aria-label": "World" });
+function Log({ log }) {
+  const least = useSignal(0), follow = useSignal(true), box = useRef(null);
+  const entries = log.value.value?.entries ?? [], wanted = entries.filter((one) => one.level >= least.value);
+  const left = Math.max(0, wanted.length - MOST_ENTRIES);
+  useLayoutEffect(() => {
+    if (follow.value && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [wanted.length, follow.value]);
+  return h("section", { "aria-label": "Log" }, h("h2", {}, "Log"),
+    h("div", { class: "controls" },
+      h("label", {}, "Entries ", h("select", { id: "level", value: least.value, onchange: (event) => { least.value = Number(event.target.value); } },
+        [["all", 0], ["warnings and errors", 2], ["errors", 3]].map(([name, value]) => h("option", { value }, name)))),
+      !offline && h("label", {}, h("input", { type: "checkbox", id: "follow", checked: follow.value,
+        onchange: (event) => { follow.value = event.target.checked; } }), " show the newest"),
+      h(Copier, { title: "Copy the log", text: () => entries.map((one) => one.text).join("") })),
+    shown([log], () => [
+      h("p", { class: "quiet" }, entries.length ? `${number(wanted.length)} of ${count(entries.length, "entry", "entries")}${
+        left ? `, the first ${number(left)} left out` : ""}` : "Nothing is logged."),
+      entries.length > 0 && h("pre", { class: "text log", tabindex: 0, role: "log", "aria-label": "Log of the run", ref: box },
+        wanted.slice(left).map((one) => h("span", { class: LEVELS[one.level] }, one.text)))]));
+}
 
-  async function load(phase) {
-    const found = await get(`run/${run}/world`, phase === undefined ? {} : { phase }, signal);
-    if (!found) {
-      fill(body, h("p", { class: "quiet" }, "The world of this phase is not recorded."));
-      return false;
-    }
-    const left = found.left_out ?? {};
-    const out = [["simulators", left.simulators], ["connections", left.connections]].filter(([, count]) => count);
-    fill(body,
-      h("p", { class: "quiet" }, `${found.title.replace(/^./, (c) => c.toUpperCase())}. An arrow: arrives at the same time; a dashed arrow: arrives at the next step.`,
-        found.summarised && " Large world: entities of one model are grouped.",
-        out.length > 0 && ` Left out: ${out.map(([name, count]) => `${number(count)} ${name}`).join(", ")}.`),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Picture of the world" }, drawing(found.picture, found.title)),
-      h("details", {}, h("summary", {}, "Simulators and connections as tables"),
-        table([{ title: "simulator", value: (row) => row.simulator }, { title: "what", value: (row) => row.what },
-          { title: "entities", value: (row) => row.entities.map((one) => `${one.entity} [${one.model}]`).join(", ") }],
-        found.simulators, "Simulators"),
-        table([{ title: "from", value: (row) => place(row.source) }, { title: "to", value: (row) => place(row.target) },
-          { title: "data", value: (row) => row.data }, { title: "values", number: true, value: (row) => number(row.values) },
-          { title: "arrives", value: (row) => (row.time_shifted ? "at the next step" : "at the same time") }],
-        found.connections, "Connections")));
-    return true;
-  }
-  const place = (end) => (end.simulator === end.entity ? end.entity : `${end.simulator}.${end.entity}`);
-  if (!(await load())) return h("p", { class: "quiet" }, "The world of this run is not recorded.");
-  if (record.phases.length) select.value = record.phases.at(-1).phase;
-  return fill(element, h("h2", {}, "World"),
-    !offline && record.phases.length > 1 && h("div", { class: "controls" }, h("label", {}, "Phase ", select)), body);
+const place = (end) => (end.simulator === end.entity ? end.entity : `${end.simulator}.${end.entity}`);
+
+function World({ run, record }) {
+  const phase = useSignal(undefined);
+  const answer = useResource(`run/${run}/world`, { query: () => ({ phase: phase.value }) });
+  const choice = !offline && record.phases.length > 1 && h("div", { class: "controls" }, h("label", {}, "Phase ",
+    h("select", { value: phase.value ?? record.phases.at(-1).phase, onchange: (event) => { phase.value = Number(event.target.value); } },
+      record.phases.map((one) => h("option", { value: one.phase }, one.name || one.phase)))));
+  return h("section", { "aria-label": "World" }, shown([answer], () => (answer.value.value || phase.value !== undefined
+    ? [h("h2", {}, "World"), choice, picture(answer.value.value)] : h("p", { class: "quiet" }, "The world of this run is not recorded."))));
+}
+
+function picture(world) {
+  if (!world) return h("p", { class: "quiet" }, "The world of this phase is not recorded.");
+  const { simulators, connections } = world.left_out ?? {};
+  const out = [simulators && count(simulators, "simulator"), connections && count(connections, "connection")].filter(Boolean);
+  return [
+    h("p", { class: "quiet" }, `${world.title.replace(/^./, (c) => c.toUpperCase())}. An arrow: arrives at the same time; a dashed arrow: arrives at the next step.`,
+      world.summarised && " Large world: entities of one model are grouped.", out.length > 0 && ` Left out: ${out.join(", ")}.`),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Picture of the world" }, drawing(world.picture, world.title)),
+    h("details", {}, h("summary", {}, "Simulators and connections as tables"),
+      table([{ title: "simulator", value: (row) => row.simulator }, { title: "what", value: (row) => row.what },
+        { title: "entities", value: (row) => row.entities.map((one) => `${one.entity} [${one.model}]`).join(", ") }],
+      world.simulators, "Simulators"),
+      table([{ title: "from", value: (row) => place(row.source) }, { title: "to", value: (row) => place(row.target) },
+        { title: "data", value: (row) => row.data }, { title: "values", number: true, value: (row) => number(row.values) },
+        { title: "arrives", value: (row) => (row.time_shifted ? "at the next step" : "at the same time") }],
+      world.connections, "Connections")),
+  ];
 }

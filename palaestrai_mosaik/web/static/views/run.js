@@ -1,13 +1,14 @@
 // A run: its head, and a tab for each way to look at it.
 
-import { runActions } from "web/actions";
-import { get, offline, watch } from "web/data";
-import { fill, h } from "web/dom";
-import { date, duration, number } from "web/format";
-import { attempts } from "web/messages";
-import { load } from "web/server";
+import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
+import { h } from "preact";
+import { useRef } from "preact/hooks";
+import { RunActions } from "web/actions";
+import { count, date, duration } from "web/format";
+import { Lazy, Status, useTitle } from "web/page";
+import { shown, useResource } from "web/resource";
 
-/** name in the address -> title, and the module with `show(element, {run, facts, signal, attempt})` */
+/** name in the address -> title, and the module with the component `View({run, facts, running, query, store})` */
 const TABS = {
   overview: ["Overview", () => import("web/views/overview")],
   time: ["Time", () => import("web/views/time")],
@@ -15,56 +16,35 @@ const TABS = {
   frames: ["Frames", () => import("web/views/frames")],
   record: ["Record", () => import("web/views/record")],
 };
+/** a run with another status may be resumed, here or elsewhere */
+const OVER = ["finished", "pruned"];
 
-export async function show(element, context) {
-  const [run, tab = "overview"] = context.parts;
-  const { signal, attempt } = context;
-  let facts = await get(`run/${run}`, {}, signal);
-  const head = h("div", {}), body = h("div", {});
-  const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
-  // (one file may have fewer views)
-  const chosen = facts.views.includes(tab) ? tab : facts.views[0];
-  const actions = offline ? null : runActions(context, facts, () => keep(Date.now() + 60_000));
-  fill(element, head, actions?.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
-    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === chosen && "page" }, title))), body);
+export function View({ parts, ...context }) {
+  const [run, tab = "overview"] = parts;
+  const facts = useResource(`run/${run}`, { seconds: 2, ended: ({ status }) => OVER.includes(status) });
+  const running = useComputed(() => facts.value.value?.status === "running");
+  const turn = useSignal(0), stopped = useRef(false);
+  useSignalEffect(() => {
+    // a run that is resumed has other rows: its tab begins anew
+    if (running.value && stopped.current) turn.value = turn.peek() + 1;
+    stopped.current = facts.loaded.value && !running.value;
+  });
+  const { document: name, views } = facts.value.value ?? { document: run, views: [tab] };
+  // a page in one file may have fewer views
+  const chosen = views.includes(tab) ? tab : views[0], [title, importing] = TABS[chosen];
+  useTitle(name, title);
+  return shown([facts], () => [
+    h(Head, { facts: facts.value.value }),
+    h(RunActions, { run, facts, store: context.store }),
+    h("nav", { class: "tabs", "aria-label": "Views of the run" }, views.filter((one) => one in TABS).map((one) =>
+      h("a", { href: `#/run/${encodeURIComponent(run)}/${one}`, "aria-current": one === chosen ? "page" : undefined }, TABS[one][0]))),
+    h("div", { key: `${chosen} ${turn.value} ${context.query}` }, h(Lazy, { ...context, importing, run, facts, running })),
+  ]);
+}
 
-  function title() {
-    fill(head, h("h1", {}, facts.document, " ", h("span", { class: `status ${facts.status}` }, facts.status)),
-      h("p", { class: "quiet" }, `${facts.run} · started ${date(facts.started)} · seed ${facts.seed} · `
-        + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
-  }
-  title();
-  let part = null;
-  signal.addEventListener("abort", () => part?.abort());
-  const view = await load(TABS[chosen][1]);
-  if (signal.aborted) return;
-  if (facts.status === "running" && !offline) keep(0);
-  await attempt(showTab);
-
-  /** Show the tab anew, without the messages and requests of what it has shown before. */
-  async function showTab() {
-    part?.abort();
-    part = new AbortController();
-    const shown = part.signal, messages = h("div", {}), content = h("div", {});
-    fill(body, messages, content);
-    try {
-      await view.show(content, { ...context, run, facts, signal: shown, attempt: attempts(messages, shown), latest: () => facts });
-    } catch (error) {
-      // a tab that another has replaced has no message
-      if (!shown.aborted) throw error;
-    }
-  }
-
-  /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
-  function keep(until) {
-    watch(2, signal, async () => {
-      const before = facts.status;
-      facts = await get(`run/${run}`, {}, signal);
-      title();
-      actions.update(facts);
-      // a run that is resumed has other rows and no error
-      if (facts.status === "running" && before !== "running") attempt(showTab);
-      return facts.status === "running" || Date.now() < until;
-    }, attempt);
-  }
+function Head({ facts }) {
+  return h("header", {},
+    h("h1", {}, facts.document, " ", h(Status, { of: facts.status })),
+    h("p", { class: "quiet" }, [facts.run, `started ${date(facts.started)}`, `seed ${facts.seed}`, duration(facts.duration),
+      count(facts.episodes, "episode"), count(facts.steps, "step")].join(" · ")));
 }

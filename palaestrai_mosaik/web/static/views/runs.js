@@ -1,9 +1,13 @@
 // All runs of the store, as they are now.
 
-import { get, has, offline, watch } from "web/data";
-import { fill, h, link } from "web/dom";
-import { date, duration, number } from "web/format";
-import { windowTable } from "web/window_table";
+import { signal, useSignal } from "@preact/signals";
+import { h } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { get, has, offline } from "web/data";
+import { count, date, duration, number } from "web/format";
+import { Status, useTitle } from "web/page";
+import { shown, useResource } from "web/resource";
+import { WindowTable } from "web/window_table";
 
 const STATUSES = ["running", "finished", "failed", "interrupted", "pruned", "lost"];
 /** Seconds after which the curve of a running run is asked for again, and how long a scroll has to rest before any is. */
@@ -12,88 +16,46 @@ const OLD = 5, REST = 0.12;
 const MOST = 24;
 
 // what the reader has chosen stays while other views are looked at
-const chosen = { text: "", statuses: new Set(), sort: { name: "started", down: true }, runs: new Set() };
+const text = signal(""), statuses = signal(new Set()), sort = signal({ name: "started", down: true }), selected = signal(new Set());
 
-/** All runs: objects with the fields of the resource `runs`. */
-class Runs {
-  constructor() {
-    this.rows = new Map();
-    this.cursor = null;
-    this.behind = 0;
-  }
+/** A set with or without a member. */
+function switched(set, member, on = !set.has(member)) {
+  return new Set(on ? [...set, member] : [...set].filter((one) => one !== member));
+}
 
-  /** Bring the rows up to date. Returns whether anything changed. */
-  async look(signal) {
-    if (this.cursor === null) return this.readAll(signal);
-    const running = [...this.rows.values()].filter((row) => row.status === "running");
-    const answer = await get("runs", { since: this.cursor }, signal);
-    this.add(answer);
-    const told = new Set(answer.id);
-    // one that is gone without an end is not in the answer: its process has died, or a clock is wrong
-    const gone = running.filter((row) => !told.has(row.id)).map((row) => row.id).slice(0, 500);
-    if (gone.length) this.add(await get("runs", { since: this.cursor, ids: gone.join(",") }, signal));
-    if (answer.count !== this.rows.size) return this.readAll(signal);
-    return answer.id.length + gone.length > 0;
+/** The runs of an answer and of the one before it: {rows: Map of id -> row, cursor, behind}. */
+function joined(answer, last) {
+  const rows = new Map(last?.rows), { experiment, status, phase_name: phase, error } = answer;
+  const errors = new Map(Array.from(error.rows, (i, j) => [i, error.texts[j]]));
+  for (let i = 0; i < answer.id.length; i += 1) {
+    const row = {
+      id: answer.id[i], run: answer.run[i], document: answer.document[i], seed: answer.seed[i],
+      experiment: experiment.texts[experiment.codes[i]], status: status.texts[status.codes[i]],
+      phase: answer.phase[i], phase_name: phase.texts[phase.codes[i]], phases: answer.phases[i],
+      episodes: answer.episodes[i], episodes_planned: answer.episodes_planned[i], steps: answer.steps[i],
+      objective: answer.objective[i], started: answer.started[i], ended: answer.ended[i],
+      error: errors.get(i) ?? null, rate: answer.rate[i], left: answer.left[i],
+    };
+    rows.set(row.id, { ...row, text: `${row.document}\n${row.experiment ?? ""}\n${row.run}\n${row.error ?? ""}`.toLowerCase() });
   }
+  return { rows, cursor: answer.cursor, behind: answer.now - Date.now() / 1000 };
+}
 
-  async readAll(signal) {
-    const answer = await get("runs", {}, signal);
-    const old = this.rows;
-    this.rows = new Map();
-    this.add(answer, old);
-    return true;
-  }
-
-  add(answer, old = this.rows) {
-    this.cursor = answer.cursor;
-    this.behind = answer.now - Date.now() / 1000;
-    const { experiment, status, phase_name: phase, error } = answer;
-    const errors = new Map(Array.from(error.rows, (i, j) => [i, error.texts[j]]));
-    for (let i = 0; i < answer.id.length; i += 1) {
-      const row = {
-        id: answer.id[i], run: answer.run[i], document: answer.document[i], seed: answer.seed[i],
-        experiment: experiment.texts[experiment.codes[i]], status: status.texts[status.codes[i]],
-        phase: answer.phase[i], phase_name: phase.texts[phase.codes[i]], phases: answer.phases[i],
-        episodes: answer.episodes[i], episodes_planned: answer.episodes_planned[i], steps: answer.steps[i],
-        objective: answer.objective[i], started: answer.started[i], ended: answer.ended[i],
-        error: errors.get(i) ?? null, rate: answer.rate[i], left: answer.left[i],
-      };
-      const known = old.get(row.id);
-      row.curve = known?.curve ?? null;
-      row.pace = row.status === "running" ? known?.pace ?? null : null;
-      row.text = `${row.document}\n${row.experiment ?? ""}\n${row.run}\n${row.error ?? ""}`.toLowerCase();
-      row.unfinished = 0;
-      this.rows.set(row.id, row);
-    }
-  }
-
-  now() {
-    return Date.now() / 1000 + this.behind;
-  }
-
-  seconds(row) {
-    if (Number.isFinite(row.ended)) return Math.max(0, row.ended - row.started);
-    return row.status === "running" ? Math.max(0, this.now() - row.started) : NaN;
-  }
-
-  rate(row) {
-    if (row.status === "running") return row.pace?.rate ?? row.rate;
-    const seconds = this.seconds(row);
-    return seconds > 0 ? row.steps / seconds : NaN;
-  }
-
-  left(row) {
-    return row.status === "running" ? row.pace?.left ?? row.left : NaN;
-  }
-
-  steps(row) {
-    return row.steps + (row.pace?.steps ?? 0);
-  }
+/** What has changed since the last answer. */
+async function take(answer, last, stopped) {
+  if (!last) return joined(answer);
+  const named = new Set(answer.id);
+  // one that is gone without an end is not in the answer: its process has died, or a clock is wrong
+  const gone = [...last.rows.values()].filter((row) => row.status === "running" && !named.has(row.id)).map((row) => row.id).slice(0, 500);
+  const others = gone.length ? await get("runs", { since: last.cursor, ids: gone.join(",") }, stopped) : null;
+  const now = others ? joined(others, joined(answer, last)) : joined(answer, last);
+  if (answer.count !== now.rows.size) return undefined;
+  return answer.id.length + gone.length ? now : last;
 }
 
 /** The shortest beginnings of the uids that tell them apart, of at least 15 characters: date and time. */
 function shortIds(uids) {
-  const ordered = [...uids].sort(), found = new Map();
+  const ordered = [...uids].sort(), short = new Map();
   const shared = (a, b) => {
     let i = 0;
     while (i < a.length && a[i] === b[i]) i += 1;
@@ -102,10 +64,10 @@ function shortIds(uids) {
   let before = 0;
   ordered.forEach((uid, i) => {
     const after = i + 1 < ordered.length ? shared(uid, ordered[i + 1]) : 0;
-    found.set(uid, uid.slice(0, Math.max(15, before + 1, after + 1)));
+    short.set(uid, uid.slice(0, Math.max(15, before + 1, after + 1)));
     before = after;
   });
-  return found;
+  return short;
 }
 
 /** Whether nothing is known. */
@@ -115,178 +77,144 @@ function missing(value) {
 
 /** A small curve, without axes. */
 function sparkline(values) {
-  const known = (values ?? []).filter((one) => one !== null);
-  if (known.length < 2) return null;
-  const low = Math.min(...known), high = Math.max(...known), width = 80, height = 20;
+  const present = (values ?? []).filter((one) => one !== null);
+  if (present.length < 2) return null;
+  const low = Math.min(...present), high = Math.max(...present), width = 80, height = 20;
   const points = values.map((one, i) => one !== null && `${(i / (values.length - 1)) * width},`
     + `${high > low ? height - 1 - ((one - low) / (high - low)) * (height - 2) : height / 2}`).filter(Boolean);
-  return h("svg:svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-    h("svg:polyline", { points: points.join(" ") }));
+  return h("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+    h("polyline", { points: points.join(" ") }));
 }
 
-export async function show(element, { signal, store, attempt }) {
-  const runs = new Runs();
-  let short = new Map(), ordered = [];
-
-  const search = h("input", { type: "search", placeholder: "Document, experiment, id or error", value: chosen.text,
-    "aria-label": "Search runs", oninput: () => { chosen.text = search.value; arrange(); } });
-  const filters = h("div", { class: "controls", role: "group", "aria-label": "Status" });
-  const compare = h("button", { type: "button", onclick: () => {
-    location.hash = `#/compare/${[...chosen.runs].map(encodeURIComponent).join(",")}`;
+/** The curves and paces of the rows in view: {curve(row), pace(row)}. */
+function useDetails(all, seen) {
+  const known = useRef(new Map());
+  const curves = useResource("sparklines", {
+    query() {
+      if (offline) return {};
+      const now = Date.now() / 1000, asked = known.current;
+      const wanted = seen.value.map((id) => all.value.value?.rows.get(id)).filter((row) => row?.episodes > 0
+        && asked.get(row.run)?.episodes !== row.episodes && !(now - asked.get(row.run)?.asked < OLD));
+      return wanted.length ? { runs: wanted.map((row) => row.run).join(",") } : null;
+    },
+    take(answer) {
+      const now = Date.now() / 1000, rows = new Map([...all.value.peek()?.rows.values() ?? []].map((row) => [row.run, row]));
+      known.current = new Map(known.current);
+      for (const [run, values] of Object.entries(answer)) {
+        known.current.set(run, { values: Array.from(values), episodes: rows.get(run)?.episodes, asked: now });
+      }
+      return known.current;
+    },
+  });
+  const paces = useResource("paces", { seconds: 1, query() {
+    const running = offline ? [] : seen.value.map((id) => all.value.value?.rows.get(id)).filter((row) => row?.status === "running");
+    return running.length ? { runs: running.map((row) => row.run).join(",") } : null;
   } });
-  const clear = h("button", { type: "button", onclick: () => {
-    chosen.runs.clear();
-    for (const box of table.element.querySelectorAll("input:checked")) box.checked = false;
-    select();
-  } }, "Clear");
-  const said = h("p", { class: "quiet", role: "status" });
+  return { curve: (row) => curves.value.value?.get(row.run)?.values,
+    pace: (row) => (row.status === "running" ? paces.value.value?.[row.run] : null), problems: [curves, paces] };
+}
+
+export function View({ store }) {
+  useTitle("Runs");
+  const all = useResource("runs", { since: ({ cursor }) => ({ since: cursor }), seconds: 1, take });
+  return [h("h1", {}, store.design ? `Runs of ${store.design}` : "Runs"), shown([all], () => h(Table, { all, store }))];
+}
+
+function Table({ all, store }) {
+  const seen = useSignal([]), timer = useRef(0), { curve, pace, problems } = useDetails(all, seen);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const { rows, behind } = all.value.value;
+  const ids = [...rows.values()].map((row) => row.run), short = useMemo(() => shortIds(ids), [ids.length]);
+  const seconds = (row) => (Number.isFinite(row.ended) ? Math.max(0, row.ended - row.started)
+    : row.status === "running" ? Math.max(0, Date.now() / 1000 + behind - row.started) : NaN);
+  const steps = (row) => row.steps + (pace(row)?.steps ?? 0);
+  const rate = (row) => (row.status === "running" ? pace(row)?.rate ?? row.rate : seconds(row) > 0 ? row.steps / seconds(row) : NaN);
+  const left = (row) => (row.status === "running" ? pace(row)?.left ?? row.left : NaN);
+  const whole = (said) => h("span", { title: said }, said);
 
   const columns = [
-    !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 34, fixed: true, cell: (row) => h("input", {
-      type: "checkbox", checked: chosen.runs.has(row.run), "aria-label": `Select ${row.document} ${row.run}`,
-      onchange: (event) => { chosen.runs[event.target.checked ? "add" : "delete"](row.run); select(); } }) },
-    { name: "run", title: "Run", width: 155, least: 144, fixed: true, sortable: true,
+    !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 34, cell: (row) => h("input", {
+      type: "checkbox", checked: selected.value.has(row.run), "aria-label": `Select ${row.document} ${row.run}`,
+      onchange: (event) => { selected.value = switched(selected.value, row.run, event.target.checked); } }) },
+    { name: "run", title: "Run", width: 155, least: 144, sortable: true,
       cell: (row) => (has(`run/${row.run}`) ? h("a", { href: `#/run/${encodeURIComponent(row.run)}`, title: row.run }, short.get(row.run))
         : whole(row.run)) },
     { name: "document", title: "Document", width: 160, least: 86, sortable: true, cell: (row) => whole(row.document) },
     { name: "experiment", title: "Experiment", width: 105, least: 92, sortable: true, cell: (row) => whole(row.experiment ?? "") },
-    { name: "status", title: "Status", width: 95, least: 92, sortable: true, cell: (row) => h("span", { class: `status ${row.status}` }, row.status) },
+    { name: "status", title: "Status", width: 95, least: 92, sortable: true, cell: (row) => h(Status, { of: row.status }) },
     { name: "phase", title: "Phase", width: 125, least: 98, sortable: true, cell: (row) => (row.phase < 0 ? "–"
       : whole(`${row.phase_name} (${row.phase + 1} of ${row.phases})`)) },
     { name: "episodes", title: "Episodes", width: 100, least: 84, sortable: true, number: true, cell: (row) => number(row.episodes)
       + (Number.isFinite(row.episodes_planned) ? ` of ${number(row.episodes_planned)}` : "") },
-    { name: "steps", title: "Steps", width: 80, least: 64, sortable: true, number: true, value: (row) => runs.steps(row),
-      cell: (row) => number(runs.steps(row)) },
-    { name: "rate", title: "Steps/s", width: 80, least: 66, sortable: true, number: true, value: (row) => runs.rate(row),
-      cell: (row) => number(runs.rate(row), 3) },
-    { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: (row) => runs.left(row),
-      cell: (row) => duration(runs.left(row)) },
+    { name: "steps", title: "Steps", width: 80, least: 64, sortable: true, number: true, value: steps, cell: (row) => number(steps(row)) },
+    { name: "rate", title: "Steps/s", width: 80, least: 66, sortable: true, number: true, value: rate, cell: (row) => number(rate(row), 3) },
+    { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: left, cell: (row) => duration(left(row)) },
     { name: "objective", title: "Objective", width: 160, least: 146, sortable: true, number: true,
-      cell: (row) => [sparkline(row.curve?.values), " ", number(row.objective)] },
+      cell: (row) => [sparkline(curve(row)), " ", number(row.objective)] },
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
-      // (without the seconds, which the id of the run has)
+      // without the seconds, which the id of the run has
       cell: (row) => h("span", { title: date(row.started) }, date(row.started).slice(0, 16)) },
-    { name: "duration", title: "Duration", width: 90, least: 72, sortable: true, number: true, value: (row) => runs.seconds(row),
-      cell: (row) => duration(runs.seconds(row)) },
+    { name: "duration", title: "Duration", width: 90, least: 72, sortable: true, number: true, value: seconds, cell: (row) => duration(seconds(row)) },
     { name: "error", title: "Error", width: 260, least: 60, sortable: true, cell: (row) => (row.error === null ? "" : whole(row.error)) },
-  ].filter(Boolean);
-  const table = windowTable({ caption: "Runs", columns, key: (row) => row.id,
-    sorted: (sort) => { chosen.sort = sort; arrange(); }, viewed: () => rest() });
+  ].filter(Boolean).map((column) => ({ value: (row) => row[column.name], ...column }));
 
-  fill(element, h("h1", {}, store.design ? `Runs of ${store.design}` : "Runs"),
-    h("div", { class: "controls" }, h("label", {}, "Search", search), filters, !offline && [compare, clear]), said, table.element);
+  const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const matching = [...rows.values()].filter((row) => words.every((word) => row.text.includes(word)));
+  const ordered = inOrder(matching.filter((row) => statuses.value.size === 0 || statuses.value.has(row.status)),
+    columns.find((one) => one.name === sort.value.name).value, sort.value.down);
+  // a column in which no run has a value is not shown
+  const hidden = new Set(columns.filter((one) => one.sortable && one.name !== sort.value.name && rows.size
+    && [...rows.values()].every((row) => missing(one.value(row)))).map((one) => one.name));
+  function viewed(inView) {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => { seen.value = inView.map((row) => row.id); }, REST * 1000);
+  }
+  return [
+    h("div", { class: "controls" },
+      h("label", {}, "Search", h("input", { type: "search", placeholder: "Document, experiment, id or error", value: text.value,
+        "aria-label": "Search runs", oninput: (event) => { text.value = event.target.value; } })),
+      h(Filters, { rows: matching }), !offline && h(Comparison, {})),
+    h("p", { class: "quiet", role: "status" }, rows.size === 0
+      ? ["The store has no runs yet: start one ", store.actions && ["in ", h("a", { href: "#/documents" }, "Documents"), ", or "],
+        "with palaestrai-mosaik start DOCUMENT"]
+      : ordered.length === rows.size ? count(rows.size, "run") : `${number(ordered.length)} of ${count(rows.size, "run")}`),
+    shown(problems.filter((one) => one.error.value !== null && one.loaded.value), () => null),
+    h(WindowTable, { caption: "Runs", columns, rows: ordered, rowKey: (row) => row.id, sort: sort.value, hidden, viewed,
+      sorted: (by) => { sort.value = by; } }),
+  ];
+}
 
-  function whole(text) {
-    return h("span", { title: text }, text);
-  }
-  function select() {
-    const count = chosen.runs.size;
-    compare.textContent = count < 2 ? "Compare (select two or more)" : `Compare ${count} runs`;
-    compare.disabled = count < 2 || count > MOST;
-    compare.title = count > MOST ? `At most ${MOST} runs can be told apart` : "";
-    clear.hidden = count === 0;
-  }
+/** Rows by a value; what is not known comes last, however it is sorted; then the newest run. */
+function inOrder(rows, value, down) {
+  const values = new Map(rows.map((row) => [row, value(row)]));
+  return rows.sort((a, b) => {
+    const [x, y] = [values.get(a), values.get(b)];
+    if (missing(x) || missing(y)) return Number(missing(x)) - Number(missing(y)) || b.id - a.id;
+    const order = typeof x === "number" ? x - y : x < y ? -1 : Number(x > y);
+    return (down ? -order : order) || b.id - a.id;
+  });
+}
 
-  /** Filter and sort the rows. */
-  function arrange() {
-    const words = chosen.text.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = [...runs.rows.values()].filter((row) => words.every((word) => row.text.includes(word)));
-    const counts = new Map();
-    for (const row of found) counts.set(row.status, (counts.get(row.status) ?? 0) + 1);
-    drawFilters(counts, found.length);
-    ordered = found.filter((row) => chosen.statuses.size === 0 || chosen.statuses.has(row.status));
-    const { name, down } = chosen.sort, column = columns.find((one) => one.name === name);
-    const value = column.value ?? ((row) => row[name]);
-    const values = new Map(ordered.map((row) => [row, value(row)]));
-    ordered.sort((a, b) => {
-      const [x, y] = [values.get(a), values.get(b)];
-      // what is not known comes last, however it is sorted; then the newest run
-      if (missing(x) || missing(y)) return missing(x) - missing(y) || b.id - a.id;
-      const order = typeof x === "number" ? x - y : x < y ? -1 : Number(x > y);
-      return (down ? -order : order) || b.id - a.id;
-    });
-    fill(said, runs.rows.size === 0 ? ["The store has no runs yet: start one ", store.actions && ["in ", link("#/documents", "Documents"), ", or "],
-      "with palaestrai-mosaik start DOCUMENT"]
-      : ordered.length === runs.rows.size ? `${number(ordered.length)} runs`
-        : `${number(ordered.length)} of ${number(runs.rows.size)} runs`);
-    table.show(ordered, chosen.sort, empty());
-  }
-  /** The names of the columns in which no run has a value. */
-  function empty() {
-    const all = [...runs.rows.values()];
-    const has = (column) => all.some((row) => !missing((column.value ?? ((one) => one[column.name]))(row)));
-    return new Set(columns.filter((one) => one.sortable && one.name !== chosen.sort.name && all.length && !has(one)).map((one) => one.name));
-  }
-  function drawFilters(counts, total) {
-    const others = [...counts.keys()].filter((status) => !STATUSES.includes(status)).sort();
-    const names = [...STATUSES, ...others].filter((status) => counts.has(status) || chosen.statuses.has(status));
-    const wanted = [null, ...names];
-    // buttons stay where they are, so that the one with the focus keeps it
-    const kept = [...filters.children];
-    if (!kept.length || kept.map((one) => one.value).join() !== wanted.map((one) => one ?? "").join()) {
-      fill(filters, wanted.map((status) => h("button", { type: "button", class: "filter", value: status ?? "", onclick: () => {
-        if (status === null) chosen.statuses.clear();
-        else if (!chosen.statuses.delete(status)) chosen.statuses.add(status);
-        arrange();
-      } })));
-    }
-    wanted.forEach((status, i) => {
-      const button = filters.children[i];
-      button.textContent = `${status ?? "all"} ${number(status === null ? total : counts.get(status) ?? 0)}`;
-      button.setAttribute("aria-pressed", status === null ? chosen.statuses.size === 0 : chosen.statuses.has(status));
-    });
-  }
+function Filters({ rows }) {
+  const counts = new Map();
+  for (const row of rows) counts.set(row.status, (counts.get(row.status) ?? 0) + 1);
+  const others = [...counts.keys()].filter((status) => !STATUSES.includes(status)).sort();
+  const names = [...STATUSES, ...others].filter((status) => counts.has(status) || statuses.value.has(status));
+  const button = (name, size, pressed, press) => h("button", { key: name, type: "button", class: "filter", value: name,
+    "aria-pressed": String(pressed), onclick: press }, `${name || "all"} ${number(size)}`);
+  return h("div", { class: "controls", role: "group", "aria-label": "Status" },
+    button("", rows.length, statuses.value.size === 0, () => { statuses.value = new Set(); }),
+    names.map((status) => button(status, counts.get(status) ?? 0, statuses.value.has(status), () => {
+      statuses.value = switched(statuses.value, status);
+    })));
+}
 
-  let timer = null;
-  function rest() {
-    clearTimeout(timer);
-    timer = setTimeout(() => attempt(details), REST * 1000);
-  }
-  signal.addEventListener("abort", () => clearTimeout(timer));
-
-  /** Ask for the curves of the rows in view that have none, or an old one. */
-  async function details() {
-    const seen = table.inView(), now = Date.now() / 1000;
-    const missing = seen.filter((row) => row.episodes > 0 && row.curve?.episodes !== row.episodes
-      && !(row.curve && now - row.curve.asked < OLD));
-    if (!missing.length) return;
-    // ask once, even if the answer takes long
-    for (const row of missing) row.curve = { values: row.curve?.values ?? [], episodes: row.episodes, asked: now };
-    let curves;
-    try {
-      curves = await get("sparklines", offline ? {} : { runs: missing.map((row) => row.run).join(",") }, signal);
-    } catch (error) {
-      for (const row of missing) {
-        const known = runs.rows.get(row.id);
-        if (known) known.curve = null;
-      }
-      throw error;
-    }
-    for (const row of missing) {
-      const known = runs.rows.get(row.id);
-      if (known) known.curve = { values: Array.from(curves[row.run] ?? []), episodes: row.episodes, asked: now };
-    }
-    table.update();
-  }
-  /** Ask how fast the runs in view are that run. */
-  async function paces() {
-    const running = table.inView().filter((row) => row.status === "running");
-    if (!running.length || offline) return;
-    const found = await get("paces", { runs: running.map((row) => row.run).join(",") }, signal);
-    for (const row of running) row.pace = found[row.run] ?? null;
-    table.update();
-  }
-
-  select();
-  let known = -1;
-  await watch(1, signal, async () => {
-    const changed = await runs.look(signal);
-    if (changed) {
-      if (known !== runs.rows.size) short = shortIds([...runs.rows.values()].map((row) => row.run));
-      known = runs.rows.size;
-      arrange();
-    }
-    await paces();
-    return true;
-  }, attempt);
+function Comparison() {
+  const { size } = selected.value;
+  return [
+    h("button", { type: "button", disabled: size < 2 || size > MOST, title: size > MOST ? `At most ${MOST} runs can be told apart` : "",
+      onclick: () => { location.hash = `#/compare/${[...selected.value].map(encodeURIComponent).join(",")}`; } },
+    size < 2 ? "Compare (select two or more)" : `Compare ${count(size, "run")}`),
+    size > 0 && h("button", { type: "button", onclick: () => { selected.value = new Set(); } }, "Clear"),
+  ];
 }

@@ -1,364 +1,267 @@
 // A run over simulated time: panels of columns of an episode, of one phase or of several laid over one another.
 
-import { figure } from "web/chart";
-import { get, offline, watch } from "web/data";
-import { fill, h } from "web/dom";
+import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
+import { h } from "preact";
+import { useMemo, useRef } from "preact/hooks";
+import { Figure } from "web/chart";
+import { get, offline } from "web/data";
 import { number } from "web/format";
-import { caption, laidOver, options, refined, scale, table } from "web/series";
+import { choices as choicesOfAddress, keepChoices } from "web/page";
+import { loading, problem, shown, useResource } from "web/resource";
+import { caption, extended, laidOver, options, refined, scale, table } from "web/series";
 
 /** milliseconds after the last zoom until its details are asked for */
 const PAUSE = 250;
-/** a line that has grown beyond so many points is asked for anew */
-const MOST_POINTS = 6000;
 
-export async function show(element, { run, facts, signal, attempt }) {
-  let choices = await get(`run/${run}/time`, {}, signal);
-  let chosen = fromAddress();
-  let answer = null, details = null, axis = null, figures = [], timer = null, loads = 0;
-  const controls = h("div", { class: "controls" });
-  const adding = h("form", { class: "controls adding", onsubmit: add });
-  const message = h("div", { role: "status" });
-  const panels = h("div", { class: "time-panels" });
-  fill(element, controls, adding, message, panels);
-  signal.addEventListener("abort", () => { clearTimeout(timer); close(); });
+export function View({ run, running }) {
+  const recorded = useResource(`run/${run}/time`);
+  return shown([recorded], () => h(Episodes, { run, running, recorded }));
+}
 
-  function close() {
-    for (const one of figures) one.close();
-    figures = [];
+function Episodes({ run, running, recorded }) {
+  const chosen = useSignal(useMemo(fromAddress, []));
+  /** the ticks that are looked at; null: the whole episode */
+  const span = useSignal(useMemo(spanOfAddress, []));
+  const first = useRef(true);
+  useSignalEffect(() => {
+    const kept = [run, chosen.value, span.value];
+    const timer = first.current ? 0 : setTimeout(() => remember(...kept), PAUSE);
+    first.current = false;
+    return () => clearTimeout(timer);
+  });
+  const change = (changes) => { chosen.value = { ...chosen.peek(), ...changes }; };
+  const answer = offline ? useCarried(run, chosen, recorded) : useSeries(run, chosen, recorded, running);
+  return [
+    h(Controls, { recorded, chosen, answer, change, whole: () => { span.value = null; } }),
+    !offline && h(Adding, { recorded, answer, change }),
+    h("div", { role: "status" }, answer.error.value && problem(answer.error.value)),
+    answer.loaded.value ? h(Panels, { run, running, chosen, answer, span, change }) : !answer.error.value && loading(),
+  ];
+}
+
+/** The lines of what is chosen; those of a run that goes on are extended. */
+function useSeries(run, chosen, recorded, running) {
+  return useResource(`run/${run}/series`, {
+    query: () => queryOf(chosen.value),
+    since: ({ phases, patterns }) => (phases.length ? { ...pinned(phases.slice(-1), patterns, chosen.peek()),
+      start: Math.max(0, phases.at(-1).complete + 1) } : {}),
+    seconds: 1,
+    live: () => running.value,
+    take(now, last) {
+      if (!last) return now;
+      if (last.phases.length) {
+        const newest = last.phases.at(-1), { phases, panel, episode } = chosen.peek();
+        const moved = (episode === undefined && now.phases[0].last > newest.episode) || (!phases.length && now.newest > newest.phase);
+        if (!moved) return panel && !panel.length ? last : extended(last, now);
+      } else if (!now.phases.length) return last;
+      // another phase or episode has begun
+      recorded.reload();
+      return undefined;
+    },
+  });
+}
+
+/** The lines of what is chosen in a page in one file, which has each phase by itself. */
+function useCarried(run, chosen, recorded) {
+  const value = useSignal(undefined), error = useSignal(null), loaded = useComputed(() => value.value !== undefined);
+  const wanted = useComputed(() => {
+    const names = recorded.value.value.phases.map((one) => String(one.phase)), picked = chosen.value.phases.filter((one) => names.includes(String(one)));
+    return (picked.length ? picked : names.slice(-1)).join(",");
+  });
+  useSignalEffect(() => {
+    const asked = wanted.value;
+    Promise.all(asked.split(",").map((phase) => get(`run/${run}/series`, { phases: phase }))).then(
+      (answers) => { if (asked === wanted.peek()) value.value = laidOver(answers); }, (problem_) => { error.value = problem_.message; });
+  });
+  return { value, error, loaded };
+}
+
+/** What of the choice a request needs. */
+function queryOf({ phases, worker, episode, evaluation, body, incarnation, panel }) {
+  return { phases: phases.length ? phases.join(",") : undefined, worker, episode, evaluation, body, incarnation,
+    patterns: panel ? panel.join("\n") : undefined };
+}
+
+/** The phases and episodes that are shown, so that a later request means the same. */
+function pinned(phases, patterns, { episode }) {
+  const same = new Set(phases.map((one) => one.episode)).size === 1;
+  return { phases: phases.map((one) => one.phase).join(","), patterns: patterns.join("\n"),
+    worker: phases[0].worker, episode: episode ?? (same ? phases[0].episode : undefined) };
+}
+
+function Controls({ recorded, chosen, answer, change, whole }) {
+  const { phases = [] } = answer.value.value ?? {}, shown_ = phases.map((one) => one.phase);
+  const all = recorded.value.value.phases, those = all.filter((one) => shown_.includes(one.phase));
+  const most = (name) => Math.max(0, ...those.map((one) => one[name]));
+  const workers = [...new Set(those.flatMap((one) => one.episodes.map((each) => each.worker)))].sort((a, b) => a - b);
+  const { episode, evaluation } = chosen.value;
+  const evaluates = those.some((one) => one.episodes.some((each) => each.evaluation)) || evaluation;
+  const several = most("bodies") > 1 ? "body" : "incarnation", members = most(several === "body" ? "bodies" : "incarnations");
+  const last = Math.max(0, ...phases.map((one) => one.last));
+  const picked = (name) => (event) => change({ [name]: event.target.value === "" ? undefined : Number(event.target.value) });
+  const pick = (phase, on) => change({ phases: all.map((one) => one.phase).filter((one) => (one === phase ? on : shown_.includes(one))) });
+  return h("div", { class: "controls" },
+    h("fieldset", { class: "phases" }, h("legend", {}, "Phases"), all.map((one) => h("label", { key: one.phase },
+      h("input", { type: "checkbox", value: one.phase, id: `phase-${one.phase}`, checked: shown_.includes(one.phase),
+        onchange: (event) => pick(one.phase, event.target.checked) }),
+      one.name || `phase ${one.phase}`))),
+    offline ? h("span", { class: "quiet" }, episodesOf(phases)) : [
+      last > 0 && h("label", { key: "episode" }, "Episode ", h("input", { type: "number", id: "episode", min: 0, max: last,
+        value: episode ?? "", placeholder: `last (${last})`, onchange: picked("episode") })),
+      evaluates && h("label", { key: "evaluation" }, "of ", h("select", { id: "evaluation", value: evaluation ?? "", onchange: (event) =>
+        change({ evaluation: event.target.value || undefined, episode: undefined }) },
+      h("option", { value: "" }, "training and test"), h("option", { value: "1" }, "evaluation"))),
+      workers.length > 1 && h("label", { key: "worker" }, "Worker ", h("select", { id: "worker", value: phases[0]?.worker, onchange: picked("worker") },
+        workers.map((one) => h("option", { value: one }, one)))),
+      members > 1 && h("label", { key: "member" }, `${several[0].toUpperCase()}${several.slice(1)} `,
+        h("select", { id: "member", value: chosen.value[several] ?? "", onchange: picked(several) }, h("option", { value: "" }, "all, as a band"),
+          Array.from({ length: members }, (_, i) => h("option", { value: i }, i)))),
+    ],
+    h("button", { type: "button", onclick: whole }, "Whole episode"));
+}
+
+/** Which episodes are shown, where one cannot choose: "episode 3", or "episodes 3, 0". */
+function episodesOf(phases) {
+  const numbers = [...new Set(phases.map((one) => one.episode))];
+  return numbers.length ? `episode${numbers.length > 1 ? "s" : ""} ${numbers.join(", ")}` : "";
+}
+
+const KINDS = { reading: "readings", setpoint: "set-points", reward: "rewards" };
+
+function Adding({ recorded, answer, change }) {
+  const input = useRef(null), { patterns, suggestions } = recorded.value.value;
+  function add(event) {
+    event.preventDefault();
+    const pattern = input.current.value.trim(), shownPatterns = answer.value.value?.patterns ?? [];
+    if (!pattern || shownPatterns.includes(pattern)) return;
+    input.current.value = "";
+    change({ panel: [...shownPatterns, pattern] });
   }
+  const said = (one) => `${number(one.count)} ${KINDS[one.kind] ?? one.kind}${one.unit ? `, ${one.unit}` : ""}`;
+  return h("form", { class: "controls adding", onsubmit: add },
+    h("label", {}, "Columns ", h("input", { list: "patterns", id: "pattern", size: 36, autocomplete: "off", ref: input,
+      placeholder: patterns[0] ?? "*" })),
+    h("datalist", { id: "patterns" }, suggestions.map((one) => h("option", { value: one.pattern, label: said(one) }))),
+    h("button", {}, "Add a panel"));
+}
 
-  /** What of the choice a request needs. */
-  function query() {
-    const { phases, worker, episode, evaluation, body, incarnation, panel } = chosen;
-    return { phases: phases.length ? phases.join(",") : undefined, worker, episode, evaluation, body, incarnation,
-      patterns: panel ? panel.join("\n") : undefined };
-  }
-
-  /** The answer to what is chosen; a page in one file has each phase by itself. */
-  async function ask() {
-    if (!offline) return get(`run/${run}/series`, query(), signal);
-    const known = choices.phases.map((one) => String(one.phase)), wanted = chosen.phases.filter((one) => known.includes(String(one)));
-    const shown = wanted.length ? wanted : known.slice(-1);
-    return laidOver(await Promise.all(shown.map((phase) => get(`run/${run}/series`, { phases: String(phase) }, signal))));
-  }
-
-  async function load() {
-    details = null;
-    loads += 1;
-    const turn = loads;
-    if (chosen.panel && !chosen.panel.length) {
-      answer = { ...answer, panels: [], patterns: [], problems: [] };
-    } else {
-      let found;
-      try {
-        found = await ask();
-      } catch (error) {
-        if (signal.aborted) return;
-        found = { patterns: chosen.panel ?? [], phases: [], span: null, panels: [], problems: [{ message: error.message }] };
-      }
-      // (an answer that arrives after a later choice is not what is asked for now)
-      if (turn !== loads) return;
-      answer = found;
+function Panels({ run, running, chosen, answer, span, change }) {
+  const details = useSignal(null), { value } = answer.value, axis = scale(value);
+  const removed = chosen.value.panel?.length === 0, window = zoomed(span.value, value);
+  useSignalEffect(() => {
+    const now = answer.value.value, looked = span.value, { panel } = chosen.value;
+    if (offline || !looked || !now.span || panel?.length === 0) {
+      details.value = null;
+      return undefined;
     }
-    axis = scale(answer);
-    // a window that lies outside of what there is shows all of it
-    if (answer.span && chosen.from !== undefined && !(chosen.from < answer.span[1] && chosen.to > answer.span[0])) whole();
-    listControls();
-    draw();
-    await refine();
+    // all points of the window, where lines have more than were sent
+    const thin = now.panels.some((one) => one.lines.some((line) => line.points > line.x.length));
+    if (!thin) return undefined;
+    const request = new AbortController(), [from, to] = zoomed(looked, now);
+    const part = { start: Math.max(0, Math.floor(from)), stop: Math.ceil(to) + 1 };
+    const timer = setTimeout(() => get(`run/${run}/series`, { ...queryOf(chosen.peek()), ...pinned(now.phases, now.patterns, chosen.peek()), ...part },
+      request.signal).then((found) => { details.value = { ...found, ...part }; }, () => {
+      // the lines stay as they are
+    }), PAUSE);
+    return () => {
+      clearTimeout(timer);
+      request.abort();
+    };
+  });
+  const zoom = (from, to) => {
+    const next = within([from, to], zoomed(span.peek(), answer.value.peek()), answer.value.peek().span);
+    if (next !== undefined) span.value = next;
+  };
+  const general = value.problems.filter((one) => one.pattern === undefined);
+  if (removed || (!value.panels.length && !value.problems.length)) {
+    return h("p", { class: "quiet", role: "status" }, running.value && !removed ? "Nothing is recorded yet." : "Nothing is shown: add a panel.");
   }
-
-  function draw() {
-    close();
-    const general = answer.problems.filter((one) => one.pattern === undefined);
-    fill(message, general.map((one) => h("p", { class: "problem" }, one.message)),
-      !answer.panels.length && !answer.problems.length && h("p", { class: "quiet" },
-        facts.status === "running" ? "Nothing is recorded yet." : "Nothing is shown: add a panel."));
-    // (in a page in one file, a pattern may mean nothing in the phases that are shown)
-    const empty = (i) => offline && !answer.panels.some((one) => one.pattern === i);
-    fill(panels, answer.patterns.map((pattern, i) => !empty(i) && h("section", { "aria-label": `Panel ${pattern}` },
+  // in a page in one file, a pattern may mean nothing in the phases that are shown
+  const empty = (i) => offline && !value.panels.some((one) => one.pattern === i);
+  return [
+    general.map((one) => h("p", { class: "problem", role: "alert" }, one.message)),
+    h("div", { class: "time-panels" }, value.patterns.map((pattern, i) => !empty(i) && h("section", { key: pattern, "aria-label": `Panel ${pattern}` },
       h("header", { class: "controls" }, h("h2", {}, pattern),
-        !offline && h("button", { type: "button", "aria-label": `Remove the panel ${pattern}`, onclick: () => remove(i) }, "Remove")),
-      [...new Set(answer.problems.filter((one) => one.pattern === i).map((one) => one.message))]
-        .map((text) => h("p", { class: "problem" }, text)),
-      answer.panels.filter((one) => one.pattern === i).map(picture))));
-  }
+        !offline && h("button", { type: "button", "aria-label": `Remove the panel ${pattern}`, onclick: () => {
+          change({ panel: value.patterns.filter((_, k) => k !== i) });
+          document.getElementById("pattern").focus();
+        } }, "Remove")),
+      [...new Set(value.problems.filter((one) => one.pattern === i).map((one) => one.message))].map((text) => h("p", { class: "problem" }, text)),
+      value.panels.filter((one) => one.pattern === i).map((panel) => h(Panel, { key: `${panel.kind} ${panel.y_label}`, panel: refined(panel, details.value),
+        answer: value, axis, window, zoom, whole: () => { span.value = null; } }))))),
+  ];
+}
 
-  function picture(panel) {
-    const note = h("p", { class: "quiet note" });
-    const view = () => ({ panel: refined(panel, details), answer, axis, window: zoomed() });
-    const one = figure({
-      title: panel.y_label,
-      description: `${panel.y_label}: ${answer.patterns[panel.pattern]} over time. ${caption(panel, answer)} `
-        + "Plus and minus zoom, the arrow keys move, 0 shows the whole episode.",
-      height: 300,
-      options: (base) => options(view(), base),
-      numbers: () => table(view()),
-      created: (chart) => listen(chart, one),
-      keys,
-    });
-    one.panel = panel;
-    one.view = view;
-    one.note = () => fill(note, caption(refined(panel, details), answer));
-    one.note();
-    one.element.append(note);
-    figures.push(one);
-    return one.element;
-  }
-
-  // zoom
-
-  function zoomed() {
-    if (!answer.span) return [0, 1];
-    return chosen.from === undefined ? answer.span : [chosen.from, chosen.to];
-  }
-
-  function listen(chart, one) {
+function Panel({ panel, answer, axis, window, zoom, whole }) {
+  const view = { panel, answer, axis, window }, latest = useRef(view);
+  latest.current = view;
+  function listen(chart) {
     chart.on("datazoom", () => {
-      const { startValue, endValue } = chart.getOption().dataZoom[0];
-      zoom(axis.tick(startValue), axis.tick(endValue), one);
+      const { startValue, endValue } = chart.getOption().dataZoom[0], { tick } = latest.current.axis;
+      zoom(tick(startValue), tick(endValue));
     });
-    chart.getZr().on("dblclick", reset);
-    brush(chart);
-  }
-
-  // drawing over the panel selects a span; a finger on the panel scrolls the page
-  function brush(chart) {
+    chart.getZr().on("dblclick", whole);
+    // drawing over the panel selects a span; a finger on the panel scrolls the page
     if (matchMedia("(pointer: coarse)").matches) return;
     chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
   }
-
-  function zoom(from, to, source = null) {
-    const [first, last] = answer.span;
-    const least = Math.max((last - first) / 1e5, 1e-9);
-    let [a, b] = [Math.max(first, Math.min(from, to)), Math.min(last, Math.max(from, to))];
-    if (b - a < least) return;
-    const [was, will] = zoomed();
-    const near = (x, y) => Math.abs(x - y) < least / 10;
-    if (near(a, was) && near(b, will)) return;
-    if (near(a, first) && near(b, last)) whole();
-    else [chosen.from, chosen.to] = [a, b];
-    for (const one of figures) {
-      if (!one.chart()) continue;
-      [a, b] = zoomed();
-      if (one !== source) one.chart().dispatchAction({ type: "dataZoom", startValue: axis.value(a), endValue: axis.value(b) });
-    }
-    settle();
-  }
-
-  function whole() {
-    delete chosen.from;
-    delete chosen.to;
-  }
-
-  function reset() {
-    if (answer.span) zoom(...answer.span);
-  }
-
-  function settle() {
-    redraw();
-    clearTimeout(timer);
-    timer = setTimeout(() => { remember(); attempt(refine); }, PAUSE);
-  }
-
-  /** Draw the lines of all figures anew, within the same axes. */
-  function redraw() {
-    for (const one of figures) {
-      const { series } = options(one.view());
-      one.chart()?.setOption({ series });
-      one.list();
-      one.note();
-    }
-  }
-
-  /** Ask for all points of the window, where lines have more than were sent. */
-  async function refine() {
-    if (offline || !answer.span || chosen.from === undefined) {
-      if (details) {
-        details = null;
-        redraw();
-      }
-      return;
-    }
-    const thin = answer.panels.some((panel) => panel.lines.some((line) => line.points > line.x.length));
-    if (!thin) return;
-    const [from, to] = zoomed(), asked = JSON.stringify([from, to, query()]);
-    const window = { start: Math.max(0, Math.floor(from)), stop: Math.ceil(to) + 1 };
-    const found = await get(`run/${run}/series`, { ...query(), ...pinned(), ...window }, signal);
-    if (asked !== JSON.stringify([...zoomed(), query()])) return;
-    details = { ...found, ...window };
-    redraw();
-  }
-
-  /** The phases and episodes that are shown, so that a later request means the same. */
-  function pinned(some = answer.phases) {
-    const same = new Set(some.map((one) => one.episode)).size === 1;
-    return { phases: some.map((one) => one.phase).join(","), patterns: answer.patterns.join("\n"),
-      worker: some[0].worker, episode: chosen.episode ?? (same ? some[0].episode : undefined) };
-  }
-
   function keys(event) {
     if (!answer.span || event.ctrlKey || event.metaKey || event.altKey) return;
-    const [a, b] = zoomed(), width = b - a, middle = (a + b) / 2;
-    const [first, last] = answer.span;
+    const [a, b] = window, width = b - a, middle = (a + b) / 2, [first, last] = answer.span;
     const shifted = (by) => {
       const step = Math.max(first - a, Math.min(last - b, by));
       zoom(a + step, b + step);
     };
-    const acts = {
-      "+": () => zoom(middle - width / 4, middle + width / 4),
-      "=": () => zoom(middle - width / 4, middle + width / 4),
-      "-": () => zoom(middle - width, middle + width),
-      ArrowLeft: () => shifted(-width / 4),
-      ArrowRight: () => shifted(width / 4),
-      0: reset,
-      Escape: reset,
-    };
+    const closer = () => zoom(middle - width / 4, middle + width / 4);
+    const acts = { "+": closer, "=": closer, "-": () => zoom(middle - width, middle + width),
+      ArrowLeft: () => shifted(-width / 4), ArrowRight: () => shifted(width / 4), 0: whole, Escape: whole };
     if (!(event.key in acts)) return;
     event.preventDefault();
     acts[event.key]();
   }
+  const text = caption(panel, answer);
+  return h(Figure, { title: panel.y_label, height: 300, created: listen, keys,
+    description: `${panel.y_label}: ${answer.patterns[panel.pattern]} over time. ${text} `
+      + "Plus and minus zoom, the arrow keys move, 0 shows the whole episode.",
+    options: (base) => options(view, base), numbers: (most) => table(view, most) }, h("p", { class: "quiet note" }, text));
+}
 
-  // what is chosen
+/** The ticks that are looked at; a span that lies outside of what there is shows all of it. */
+function zoomed(span, answer) {
+  if (!answer.span) return [0, 1];
+  return span && span[0] < answer.span[1] && span[1] > answer.span[0] ? span : answer.span;
+}
 
-  function change(changes) {
-    chosen = { ...chosen, ...changes };
-    remember();
-    attempt(load);
-  }
+/** The span of a zoom within an episode; null: all of it; undefined: no other one than now. */
+function within([from, to], [was, will], whole) {
+  if (!whole) return undefined;
+  const [first, last] = whole, least = Math.max((last - first) / 1e5, 1e-9), near = (x, y) => Math.abs(x - y) < least / 10;
+  const [a, b] = [Math.max(first, Math.min(from, to)), Math.min(last, Math.max(from, to))];
+  if (b - a < least || (near(a, was) && near(b, will))) return undefined;
+  return near(a, first) && near(b, last) ? null : [a, b];
+}
 
-  function add(event) {
-    event.preventDefault();
-    const input = adding.querySelector("input");
-    const pattern = input.value.trim();
-    if (!pattern || answer.patterns.includes(pattern)) return;
-    input.value = "";
-    change({ panel: [...answer.patterns, pattern] });
-  }
+// the address has all that was chosen: a link shows the same
 
-  function remove(i) {
-    change({ panel: answer.patterns.filter((_, k) => k !== i) });
-    adding.querySelector("input")?.focus();
-  }
+const whole = (text) => (text === null || text === "" ? undefined : Number(text));
 
-  function listControls() {
-    const shown = answer.phases.map((one) => one.phase);
-    const those = choices.phases.filter((one) => shown.includes(one.phase));
-    const most = (name) => Math.max(0, ...those.map((one) => one[name]));
-    const workers = [...new Set(those.flatMap((one) => one.episodes.map((each) => each.worker)))].sort((a, b) => a - b);
-    const evaluates = those.some((one) => one.episodes.some((each) => each.evaluation)) || chosen.evaluation;
-    const several = most("bodies") > 1 ? "body" : "incarnation";
-    const members = most(several === "body" ? "bodies" : "incarnations");
-    const last = Math.max(0, ...answer.phases.map((one) => one.last));
-    const option = (value, text, selected, disabled) => h("option", { value, selected, disabled }, text);
-    const picked = (name) => (event) => change({ [name]: event.target.value === "" ? undefined : Number(event.target.value) });
-    const active = document.activeElement?.id;
-    fill(controls,
-      h("fieldset", { class: "phases" }, h("legend", {}, "Phases"), choices.phases.map((one) => h("label", {},
-        h("input", { type: "checkbox", value: one.phase, id: `phase-${one.phase}`, checked: shown.includes(one.phase),
-          onchange: (event) => pick(one.phase, event.target.checked) }),
-        one.name || `phase ${one.phase}`))),
-      offline && h("span", { class: "quiet" }, episodesOf(answer.phases)),
-      !offline && last > 0 && h("label", {}, "Episode ", h("input", { type: "number", id: "episode", min: 0, max: last,
-        value: chosen.episode, placeholder: `last (${last})`, onchange: picked("episode") })),
-      !offline && evaluates && h("label", {}, "of ", h("select", { id: "evaluation", onchange: (event) =>
-        change({ evaluation: event.target.value || undefined, episode: undefined }) },
-      option("", "training and test", !chosen.evaluation), option("1", "evaluation", chosen.evaluation))),
-      !offline && workers.length > 1 && h("label", {}, "Worker ", h("select", { id: "worker", onchange: picked("worker") },
-        workers.map((one) => option(one, one, one === answer.phases[0]?.worker)))),
-      !offline && members > 1 && h("label", {}, `${several[0].toUpperCase()}${several.slice(1)} `,
-        h("select", { id: "member", onchange: picked(several) }, option("", "all, as a band", chosen[several] === undefined),
-          Array.from({ length: members }, (_, i) => option(i, i, chosen[several] === i)))),
-      h("button", { type: "button", onclick: reset }, "Whole episode"));
-    if (active) document.getElementById(active)?.focus();
-    if (offline || adding.firstChild) return;
-    const kinds = { reading: "readings", setpoint: "set-points", reward: "rewards" };
-    const said = (one) => `${number(one.count)} ${kinds[one.kind] ?? one.kind}${one.unit ? `, ${one.unit}` : ""}`;
-    fill(adding, h("label", {}, "Columns ", h("input", { list: "patterns", id: "pattern", size: 36, autocomplete: "off",
-      placeholder: choices.patterns[0] ?? "*" })),
-    h("datalist", { id: "patterns" }, choices.suggestions.map((one) => h("option", { value: one.pattern, label: said(one) }))),
-    h("button", {}, "Add a panel"));
-  }
+function fromAddress() {
+  const kept = choicesOfAddress();
+  const numbers = Object.fromEntries(["worker", "episode", "body", "incarnation"].map((name) => [name, whole(kept.get(name))]));
+  return { ...numbers, phases: (kept.get("phases") ?? "").split(",").filter(Boolean), evaluation: kept.get("evaluation") ?? undefined,
+    panel: kept.has("panel") ? kept.getAll("panel").filter(Boolean) : undefined };
+}
 
-  /** Which episodes are shown, where one cannot choose: "episode 3", or "episodes 3 and 0". */
-  function episodesOf(phases) {
-    const numbers = [...new Set(phases.map((one) => one.episode))];
-    return numbers.length ? `episode${numbers.length > 1 ? "s" : ""} ${numbers.join(", ")}` : "";
-  }
+function spanOfAddress() {
+  const [from, to] = ["from", "to"].map((name) => whole(choicesOfAddress().get(name)));
+  return from < to ? [from, to] : null;
+}
 
-  function pick(phase, on) {
-    const shown = answer.phases.map((one) => one.phase);
-    const phases = choices.phases.map((one) => one.phase).filter((one) => (one === phase ? on : shown.includes(one)));
-    return change({ phases });
-  }
-
-  // the address has all that was chosen: a link shows the same
-
-  function fromAddress() {
-    const found = new URLSearchParams(location.hash.split("?")[1] ?? "");
-    const whole = (name) => (found.has(name) && found.get(name) !== "" ? Number(found.get(name)) : undefined);
-    const result = { phases: (found.get("phases") ?? "").split(",").filter(Boolean), worker: whole("worker"),
-      episode: whole("episode"), evaluation: found.get("evaluation") ?? undefined, body: whole("body"),
-      incarnation: whole("incarnation"), panel: found.has("panel") ? found.getAll("panel").filter(Boolean) : undefined };
-    const [from, to] = [whole("from"), whole("to")];
-    return from < to ? { ...result, from, to } : result;
-  }
-
-  function remember() {
-    const kept = new URLSearchParams();
-    const { phases, panel, ...rest } = chosen;
-    if (phases.length) kept.set("phases", phases.join(","));
-    for (const one of panel?.length === 0 ? [""] : panel ?? []) kept.append("panel", one);
-    for (const [name, value] of Object.entries(rest)) if (value !== undefined) kept.set(name, Number(Number(value).toPrecision(9)));
-    const text = kept.toString();
-    history.replaceState(null, "", `${location.hash.split("?")[0] || `#/run/${encodeURIComponent(run)}/time`}${text ? `?${text}` : ""}`);
-  }
-
-  // a run that goes on
-
-  /** Add later ticks; returns whether there were any, and loads all anew where the lines are others. */
-  async function grow() {
-    const newest = answer.phases.at(-1);
-    if (!newest) {
-      choices = await get(`run/${run}/time`, {}, signal);
-      await load();
-      return answer.phases.length > 0;
-    }
-    const start = Math.max(0, newest.complete + 1);
-    const later = await get(`run/${run}/series`, { ...query(), ...pinned([newest]), start }, signal);
-    const moved = chosen.episode === undefined && later.phases[0].last > newest.episode;
-    if (moved || (!chosen.phases.length && later.newest > newest.phase)) {
-      choices = await get(`run/${run}/time`, {}, signal);
-      await load();
-      return true;
-    }
-    newest.last = later.phases[0].last;
-    if (!later.span || later.phases[0].complete < start) return false;
-    const index = answer.phases.length - 1;
-    for (const panel of later.panels) {
-      const old = answer.panels.find((one) => one.pattern === panel.pattern && one.y_label === panel.y_label && one.kind === panel.kind);
-      for (const line of panel.lines) {
-        const known = old?.lines.find((one) => one.phase === index && one.column === line.column && one.label === line.label);
-        if (!known || known.x.length > MOST_POINTS) { await load(); return true; }
-        const kept = known.x.findIndex((x) => x >= start), end = kept < 0 ? known.x.length : kept;
-        known.points += line.x.length - (known.x.length - end);
-        for (const name of ["x", "y", "low", "high", "min", "median", "max"]) {
-          if (known[name]) known[name] = [...Array.from(known[name]).slice(0, end), ...line[name]];
-        }
-      }
-    }
-    newest.complete = later.phases[0].complete;
-    answer.span = [Math.min(answer.span[0], later.span[0]), Math.max(answer.span[1], later.span[1])];
-    for (const one of figures) one.update(), one.chart() && brush(one.chart()), one.note();
-    return true;
-  }
-
-  await load();
-  if (facts.status === "running" && !offline) {
-    watch(1, signal, async () => {
-      if (chosen.panel && !chosen.panel.length) return true;
-      const grown = await grow();
-      return grown || (await get(`run/${run}`, {}, signal)).status === "running";
-    }, attempt);
-  }
+function remember(run, { phases, panel, ...rest }, span) {
+  const kept = new URLSearchParams();
+  if (phases.length) kept.set("phases", phases.join(","));
+  for (const one of panel?.length === 0 ? [""] : panel ?? []) kept.append("panel", one);
+  const numbers = { ...rest, from: span?.[0], to: span?.[1] };
+  for (const [name, value] of Object.entries(numbers)) if (value !== undefined) kept.set(name, String(Number(Number(value).toPrecision(9))));
+  keepChoices(`#/run/${encodeURIComponent(run)}/time`, kept);
 }
