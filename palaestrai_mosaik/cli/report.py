@@ -69,8 +69,10 @@ def report(
     say_unless_quiet(*answers)
     headlines = {outcome: list(map(str, sentences)) for outcome, sentences in headline(data)}
     for outcome, sentences in headlines.items():
-        lines = dict.fromkeys([str(answer_of(data, outcome).sentence), *sentences])
-        say_unless_quiet(outcome, *(f"  {line}" for line in lines))
+        first = answer_of(data, outcome)
+        covered = {str(first.sentence), *(str(worded(fact)) for fact in first.covered)}
+        others = [sentence for sentence in sentences if sentence not in covered]
+        say_unless_quiet(outcome, *(f"  {line}" for line in [str(first.sentence), *others]))
     tests = count_tests(data)
     if tests:
         say_unless_quiet(str(tests))

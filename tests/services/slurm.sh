@@ -197,7 +197,7 @@ start_accounting() {
         if [ ! -d "$database" ]; then
             mkdir "$database"
             chown mysql "$database"
-            mariadb-install-db --no-defaults --user=mysql --datadir="$database" --skip-test-db \
+            mariadb-install-db --no-defaults --user=mysql --datadir="$database" --tmpdir="$database" --skip-test-db \
                 --auth-root-authentication-method=socket > "$directory/log/mariadb-install.log" 2>&1 ||
                 fail "the database for accounting cannot be made"
         fi

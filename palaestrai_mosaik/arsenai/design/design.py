@@ -25,7 +25,7 @@ from .search import examples
 from .writer import Written, write_folder
 
 #: size of a database without runs, in bytes
-EMPTY_DATABASE = 155_648
+EMPTY_DATABASE = 188_416
 #: largest number of runs to sample for estimates
 _SAMPLE = 1000
 #: folder of a store with one folder per execution of a run, and the pattern of its database's files
