@@ -276,6 +276,7 @@ def test_the_runs_of_a_design_are_executed_from_its_page(
     browser.wait(f"{finished} === '2 of 2'")
     browser.wait("document.querySelector('.view .status.finished')")
     browser.wait("document.querySelector('[data-action=resume]')")
+    browser.wait("document.querySelector('[data-status=finished]')?.textContent === '✓ finished 2'")
     assert browser.errors() == []
 
 

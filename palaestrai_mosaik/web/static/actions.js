@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { h } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { offline, post } from "web/data";
 import { loading, problem, useResource } from "web/resource";
 import { Away } from "web/server";
@@ -86,7 +86,7 @@ export function useMessage() {
 /** Ask whether to do something that cannot be undone: `texts` are title, text and the name of "yes". */
 function Confirmation({ texts: [title, text, name], yes, no }) {
   const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => dialog.current.showModal(), []);
   return h("dialog", { "aria-labelledby": "dialog-title", ref: dialog, onclose: () => (dialog.current.returnValue === "yes" ? yes() : no()) },
     h("h2", { id: "dialog-title" }, title), h("p", {}, text),
     h("div", { class: "controls" },

@@ -27,14 +27,19 @@ export function createModel(facts) {
     const value = (cell) => column[Math.floor(cell / repetitions)];
     return { ...factor, key: `f${i}`, kind: "factor", column, value, inactive: false };
   });
+  /** A value of the model as it is now. */
+  const now = (value) => {
+    void model.revision.value;
+    return value;
+  };
   const model = {
     facts, cells, cellsOf, factors, outcomes: [], version: 0, finished: null, problem: null, summary: null,
     status: [], instance: [], errors: new Map(),
-    /** changes whenever the model does; who reads it is drawn anew */
+    /** changes whenever the model does: a component that reads states, rows or outcomes is drawn again */
     revision: signal(0),
 
     /** How many rows the design has. */
-    rows: () => cells.length / repetitions,
+    rows: () => now(cells.length / repetitions),
 
     /** Add rows, as the resource `design/rows` has them. */
     add(rows) {
@@ -80,16 +85,16 @@ export function createModel(facts) {
       model.revision.value += 1;
     },
 
-    axes: () => [...factors, ...model.outcomes],
+    axes: () => now([...factors, ...model.outcomes]),
     row: (cell) => Math.floor(cell / repetitions),
     repetition: (cell) => cell % repetitions,
-    statusOf: (cell) => statuses[model.status[cells[cell]]],
-    instanceOf: (cell) => model.instance[cells[cell]],
+    statusOf: (cell) => now(statuses[model.status[cells[cell]]]),
+    instanceOf: (cell) => now(model.instance[cells[cell]]),
     uidOf: (cell) => uids[cells[cell]],
     /** Whether the cell's run is executed for another row, whose document is the same. */
     isDuplicate: (cell) => cellsOf[cells[cell]][0] !== cell,
     /** The cells whose runs have finished and are in the store. */
-    executed: () => cells.flatMap((run, cell) => (statuses[model.status[run]] === "finished" && model.instance[run] !== null ? [cell] : [])),
+    executed: () => now(cells.flatMap((run, cell) => (statuses[model.status[run]] === "finished" && model.instance[run] !== null ? [cell] : []))),
 
     name: (cell) => `row ${model.row(cell)}${repetitions > 1 ? `, repetition ${model.repetition(cell)}` : ""}`,
     values: (cell) => factors.map((factor) => `${factor.name} = ${text(factor, factor.value(cell))}`),
