@@ -7,7 +7,7 @@ from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.types.endings import ending
 
 
-class Deadline(TerminationCondition):
+class DeadlineHasPassed(TerminationCondition):
     """Ends the phase at a deadline.
 
     More about it.
@@ -37,7 +37,11 @@ class Undescribed(TerminationCondition):
             "evaluations no longer improve (AgentEvaluationObjective)",
         ),
         ("Budget: the money: is spent", "the money: is spent (Budget)", "the money: is spent (Budget)"),
-        ("Deadline", "Ends the phase at a deadline (Deadline)", "Ends the phase at a deadline (Deadline)"),
+        (
+            "DeadlineHasPassed",
+            "Ends the phase at a deadline (DeadlineHasPassed)",
+            "Ends the phase at a deadline (DeadlineHasPassed)",
+        ),
         ("Undescribed", "Undescribed", "Undescribed"),
         ("OfAnotherProcess", "OfAnotherProcess", "OfAnotherProcess"),
         ("episodes", "all episodes done", "all episodes done"),

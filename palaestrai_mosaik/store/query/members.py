@@ -253,6 +253,13 @@ _CHANNELS_OF_AGENTS = Table(
     [Channel.id],
     large=True,
 )
+#: the sensors that declare a unit
+_UNITS = Table(
+    {"phase": Phase.number, "uid": Channel.uid, "unit": Channel.unit},
+    lambda statement: statement.join(Channel, Channel.phase_id == Phase.id).where(Channel.unit.is_not(None)),
+    [Channel.id],
+    large=True,
+)
 
 
 class Members(Lookup):
@@ -283,7 +290,6 @@ class Members(Lookup):
         """
         return self._with_channels(self._table(run, _AGENTS, phase), run, phase, ["phase", "agent"])
 
-    @reads
     def agent_names(self, run: str) -> list[str]:
         """Return the names of a run's agents, in the order in which its phases name them.
 
@@ -293,15 +299,8 @@ class Members(Lookup):
         Raises:
             StoreError: there is no such run.
         """
-        with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            statement = select(Agent.name).join(Phase, Phase.id == Agent.phase_id)
-            names = session.scalars(
-                statement.where(Phase.instance_id == instance).order_by(Phase.number, Agent.id)
-            )
-            return list(dict.fromkeys(names))
+        return list(dict.fromkeys(self._table(run, _AGENTS)["agent"]))
 
-    @reads
     def units(self, run: str, phase: int | str | None = None) -> dict[str, str]:
         """Return the units that sensors declare, by the uids of the sensors.
 
@@ -312,13 +311,8 @@ class Members(Lookup):
         Raises:
             StoreError: there is no such run or phase.
         """
-        statement = select(Channel.uid, Channel.unit).where(Channel.unit.is_not(None))
-        with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            ids = self._phase_ids(session, instance, run, phase)
-            return {
-                uid: str(unit) for uid, unit in session.execute(statement.where(Channel.phase_id.in_(ids)))
-            }
+        rows = self._table(run, _UNITS, phase)
+        return dict(zip(rows["uid"], rows["unit"], strict=True))
 
     def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per sensor, actuator and reward of every environment and agent.
