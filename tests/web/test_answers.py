@@ -73,7 +73,8 @@ def test_a_view_takes_few_statements_whatever_the_number_of_phases(
     run = source.store.find_run("latest")
     made = statements(source, f"run/{run}/{view}", query)
     assert len(made) <= 18
-    assert len(set(made)) == len(made)
+    repeated = {text for text in made if made.count(text) > 1}
+    assert not repeated
 
 
 def test_what_is_remembered_is_what_is_read(source: Source) -> None:

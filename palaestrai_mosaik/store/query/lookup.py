@@ -321,9 +321,17 @@ class Lookup:
         if isinstance(phase, int) and tables is not None and (not table.large or whole in tables):
             rows = self._once(whole, lambda: self._read_table(run, table, None))
             rows = rows[rows["phase"] == phase]
-            if len(rows):
-                return rows.reset_index(drop=True)
+            if rows.empty:
+                self._check_phase(run, phase)
+            return rows.reset_index(drop=True)
         return self._once((table, run, phase), lambda: self._read_table(run, table, phase)).copy()
+
+    @reads
+    def _check_phase(self, run: str, phase: int) -> None:
+        """Raise :class:`StoreError` if the run has no such phase."""
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            self._phase_ids(session, instance, run, phase)
 
     @reads
     def _read_table(self, run: str, table: Table, phase: int | str | None) -> pd.DataFrame:

@@ -258,7 +258,6 @@ _UNITS = Table(
     {"phase": Phase.number, "uid": Channel.uid, "unit": Channel.unit},
     lambda statement: statement.join(Channel, Channel.phase_id == Phase.id).where(Channel.unit.is_not(None)),
     [Channel.id],
-    large=True,
 )
 
 
