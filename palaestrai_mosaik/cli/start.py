@@ -439,7 +439,6 @@ def _ended(document: RunDocument, how: str, why: str, instance: str | None, resu
 
 def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     took, setting_up = tally.times()
-    # the first duration is the one in the store and in 'show'
     times = f" in {duration(took)}, after {duration(setting_up)} of set-up"
     say_unless_quiet(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
