@@ -26,6 +26,7 @@ from palaestrai_mosaik.core.errors import Problem
 from palaestrai_mosaik.core.printing import (
     LogPrinter,
     Printable,
+    display_width,
     one_line,
     output_width,
     printable,
@@ -279,7 +280,7 @@ class _Column:
     @property
     def width(self) -> int:
         """The width of the longest cell."""
-        return max(map(len, self.cells))
+        return max(map(display_width, self.cells))
 
     def least(self, cell: int) -> int:
         """Return the width when long cells are shortened to ``cell`` characters."""
@@ -288,16 +289,24 @@ class _Column:
     def shorten(self, width: int) -> None:
         """Shorten the cells: names in the middle to a pattern, other text at the end, first by its parentheses."""
         for index, cell in enumerate(self.cells):
-            if " " not in cell:
-                self.cells[index] = shorten_word(cell, width)
-            elif len(cell) > width:
-                begin = cell.partition(" (")[0]
-                self.cells[index] = begin if len(begin) <= width else shorten(cell, width)
+            if display_width(cell) <= width:
+                continue
+            begin = cell.partition(" (")[0]
+            if begin != cell and display_width(begin) <= width:
+                self.cells[index] = begin
+                continue
+            cut = shorten if " " in cell else shorten_word
+            # a wide character takes two columns
+            for characters in range(width, width // 2 - 1, -1):
+                self.cells[index] = cut(cell, characters)
+                if display_width(self.cells[index]) <= width:
+                    break
 
 
 def _fitted(columns: list[_Column], width: int, leaving: Sequence[str | int]) -> list[_Column]:
     """Return the columns that fit into ``width``, with shortened cells; note those that have left."""
-    first = [column for name in leaving for column in columns if name in (column.header, column.index)]
+    named = [column for name in leaving for column in columns if name in (column.header, column.index)]
+    first = list(dict.fromkeys(named))
     others = [column for column in reversed(columns) if column not in first]
     order = [column for column in (*first, *others) if not column.whole and column is not columns[0]]
     left = list(columns)
@@ -325,7 +334,10 @@ def _width_of(columns: Sequence[_Column], cell: int | None) -> int:
 def _align(column: _Column, statuses: str | None, *, error: bool) -> list[str]:
     """Return the cells of a column in equal width, with colours if it has statuses."""
     width = column.width
-    cells = [cell.rjust(width) if column.numeric else cell.ljust(width) for cell in column.cells]
+    cells = []
+    for cell in column.cells:
+        space = " " * (width - display_width(cell))
+        cells.append(space + cell if column.numeric else cell + space)
     if column.header == statuses:
         cells[1:] = (
             status(cell, text(value), error=error)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TextIO
+from unicodedata import combining, east_asian_width
 
 # Characters that a terminal obeys, hides, or reorders: control characters but tabs and line ends, format
 # characters (Unicode's category Cf: directions, joiners, spaces without width), separators of lines and paragraphs,
@@ -58,6 +59,13 @@ def joined(names: Sequence[str]) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut ``text`` to ``width`` characters; the last three of a shortened text are dots."""
     return text if len(text) <= width else text[: width - 3].rstrip() + "..."
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns that ``text`` takes on a terminal; Chinese characters and most emoji take two."""
+    if text.isascii():
+        return len(text)
+    return sum((east_asian_width(letter) in "WF") + (not combining(letter)) for letter in text)
 
 
 def shorten_word(text: str, width: int) -> str:

@@ -143,7 +143,11 @@ def _by_scale(named: Sequence[tuple[Curve, str]]) -> list[list[tuple[Curve, str]
     """Group curves by their size; those of one column stay together in all phases."""
     if has_natural_scale(named[0][0]):
         return [list(named)]
-    columns = list(dict.fromkeys((curve.label, name) for curve, name in named))
-    numbered = [replace(curve, colour=columns.index((curve.label, name))) for curve, name in named]
+    columns = [(curve.label, name) for curve, name in named]
+    numbers = {column: number for number, column in enumerate(dict.fromkeys(columns))}
+    numbered = [replace(pair[0], colour=numbers[column]) for pair, column in zip(named, columns, strict=True)]
     groups = [{curve.colour for curve in group} for _, group in by_scale(numbered)]
-    return [[pair for pair in named if columns.index((pair[0].label, pair[1])) in group] for group in groups]
+    return [
+        [pair for pair, column in zip(named, columns, strict=True) if numbers[column] in group]
+        for group in groups
+    ]

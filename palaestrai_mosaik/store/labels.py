@@ -130,7 +130,8 @@ NO_CHANGE = LabelChange()
 def labels_of(label: Label) -> Labels:
     """Return the labels in a row, without values of a wrong type: the store may come from elsewhere."""
     tags = label.tags if isinstance(label.tags, list) else []
-    return Labels(label.name, tuple(sorted({tag for tag in tags if isinstance(tag, str)})), label.note)
+    name, note = (text if isinstance(text, str) else None for text in (label.name, label.note))
+    return Labels(name, tuple(sorted({tag for tag in tags if isinstance(tag, str)})), note)
 
 
 def set_labels(row: Label, labels: Labels) -> None:

@@ -72,6 +72,18 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class TolerantJsonText(JsonText):
+    """JSON that users may have damaged; invalid text is ``None``."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        try:
+            return super().process_result_value(value, dialect)
+        except (ValueError, RecursionError):
+            return None
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware date and time, stored as UTC."""
 
@@ -374,7 +386,7 @@ class Label(Base):
     __tablename__ = "labels"
     run: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str | None] = mapped_column(index=True)
-    tags: Mapped[Any] = mapped_column(JsonText, nullable=False)
+    tags: Mapped[Any] = mapped_column(TolerantJsonText, nullable=False)
     note: Mapped[str | None]
     changed: Mapped[datetime]
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 READ_ONLY = "this page is read-only (--read-only): it cannot start, cancel, check or label anything"
 #: seconds between two checks for a store that does not exist yet
 _LOOK_AGAIN = 1.0
+#: digits that an integer of a database can have
+_DIGITS = 18
 
 
 class Source:
@@ -160,6 +162,10 @@ class Query(Mapping[str, str]):
     def texts(self, name: str) -> list[str]:
         """Return the comma-separated texts of a value; an empty list if the query does not have it."""
         return [text for text in self._values.get(name, "").split(",") if text]
+
+    def ids(self) -> list[int]:
+        """Return the ids of runs in ``ids``, separated by commas, without what cannot be one."""
+        return [int(text) for text in self.texts("ids") if text.isdecimal() and len(text) <= _DIGITS]
 
 
 class Registry:

@@ -22,7 +22,7 @@ from palaestrai_mosaik.cli.output import (
     using,
     wrapped,
 )
-from palaestrai_mosaik.core.printing import by_pattern, count, counted_by_pattern, shorten_word
+from palaestrai_mosaik.core.printing import by_pattern, count, counted_by_pattern, display_width, shorten_word
 from palaestrai_mosaik.store.query.runs import short_ids
 
 
@@ -212,3 +212,24 @@ def test_long_lines_are_broken_at_spaces(monkeypatch: pytest.MonkeyPatch) -> Non
         "folder /" + "a" * 40,
         "",
     ]
+
+
+@pytest.mark.parametrize("width", [*range(1, 31), 80])
+def test_tables_of_any_text_fit_any_terminal(width, monkeypatch):
+    monkeypatch.setattr("palaestrai_mosaik.cli.output.output_width", lambda *, error=False: width)
+    headers = ["run", "steps", "steps", "name", "error"]
+    rows = [
+        ["r1", 1, 2, "漢字" * 10, "漢字 (and more) " * 3],
+        ["r2", math.nan, None, "name", "e\u0301 " * 20],
+    ]
+    # a column may be named twice
+    lines = table(headers, rows, leaving=("error", 1, "steps")).split("\n")
+    assert len(lines) == 3
+    assert [line[:2] for line in lines] == ["ru", "r1", "r2"]
+    assert all(display_width(line) <= max(width, 3) for line in lines)
+
+
+def test_wide_characters_are_aligned(monkeypatch):
+    monkeypatch.setattr("palaestrai_mosaik.cli.output.output_width", lambda *, error=False: None)
+    assert table(["a", "b"], [["漢字", 1], ["x", 2]]) == "a     b\n漢字  1\nx     2"
+    assert display_width("e\u0301") == 1

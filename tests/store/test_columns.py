@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from support import records
 
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.plot.series import mean_over_bodies
+from palaestrai_mosaik.store import AgentRecord, BodyRecord, Store
 from palaestrai_mosaik.store.query import columns as columns_module
 from palaestrai_mosaik.store.query.columns import Metric, Parameter, matching_columns
 
@@ -148,6 +150,34 @@ def test_columns_are_chosen_by_patterns(store: Store) -> None:
             matching_columns([pattern], available)
     with pytest.raises(StoreError, match="have no column 'unknown'"):
         store.run_values(["unknown"])
+
+
+def test_the_sum_of_several_bodies_is_that_of_a_body(store: Store) -> None:
+    run = records.begin(store)
+    bodies = [BodyRecord(group=0, first=0, count=3), BodyRecord(group=1, first=3, count=1)]
+    phase = records.begin_phase(run, 0, (AgentRecord("a", bodies=bodies), records.agent_record("b")))
+    results = {"objective": records.moments(2.0, 6.0), "rewards": {"count": records.moments(4.0, 12.0)}}
+    phase.episode(
+        *(0, 0),
+        **{"steps": 2, "ticks": 2, "ended_by": "end", "flow": "RESET", "duration": 0.1},
+        agents={"a": results, "b": results},
+    )
+    phase.finish("end")
+    run.finish("finished")
+    names = ["objective.a:sum:best", "objective.a:sum:last", "objective.a", "reward.a.count:sum:mean"]
+    values = store.run_values([*names, "objective.b:sum:best"])
+    assert values.iloc[0].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0]
+    figures = mean_over_bodies(store, "latest", store.outcomes("latest", agent="a"))
+    assert figures.set_index("kind")["sum"].to_dict() == {"objective": 2.0, "reward": 4.0}
+
+
+def test_documents_with_many_named_parts_are_read_in_linear_time() -> None:
+    agents = [{"name": f"a{number}", "gain": 1} for number in range(20_000)]
+    started = time.process_time()
+    leaves = dict(columns_module._leaves({"agents": agents}))
+    assert leaves["agents.a19999.gain"] == 1
+    # comparing all pairs of names takes some ten seconds
+    assert time.process_time() - started < 3.0
 
 
 def test_documents_of_hostile_stores_do_no_harm(tmp_path: Path) -> None:

@@ -190,3 +190,12 @@ def test_labels_of_hostile_stores_do_no_harm(tmp_path: Path) -> None:
         assert store.runs()["tags"].tolist() == [[], ["b"]]
         assert (store.find_run(second), store.find_run("latest")) == (second, second)
         assert store.label(first, tags="c")[first].tags == ("c",)
+    deep = "[" * 200_000
+    for name, tags, note in ((b"\xff", "{{", b"\xff"), ("x", deep, None), (b"y", b"\xff", "note")):
+        with sqlite3.connect(tmp_path / "store" / "store.db") as connection:
+            connection.execute("UPDATE labels SET name = ?, tags = ?, note = ?", (name, tags, note))
+        connection.close()
+        with Store(tmp_path / "store") as store:
+            kept = [text if isinstance(text, str) else None for text in (name, note)]
+            assert store.labels(first) == Labels(kept[0], (), kept[1])
+            assert store.run_rows()["tags"].tolist() == store.runs()["tags"].tolist() == [[], []]

@@ -115,6 +115,14 @@ def test_columns_of_parameters_and_metrics(tmp_path: Path) -> None:
                 get(source, "runs/values", {"columns": columns})
 
 
+@pytest.mark.parametrize("ids", ["9" * 30, "9" * 5000, "-1,x,²"])
+def test_ids_that_no_run_can_have_select_none(tmp_path: Path, ids: str) -> None:
+    insert_runs(tmp_path, 3)
+    with Store(tmp_path) as store:
+        values: Any = get(Source(store), "runs/values", {"columns": "objective.defender", "ids": f"{ids},2"})
+        assert values["id"].tolist() == [2]
+
+
 def test_names_of_columns_are_keys_of_addresses(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         for number in (1, 2):

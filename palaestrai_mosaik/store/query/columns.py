@@ -8,7 +8,7 @@ A column is named by its text:
 - a metric by ``SOURCE:FOLD``, such as ``objective.defender:best``. A source is ``objective.AGENT``,
   ``reward.AGENT.NAME`` or ``statistic.AGENT.NAME``. The folds are ``best`` (of objectives: the maximum), ``last``,
   ``mean``, ``min`` and ``max`` of its episodes in the last phase that the run began. The value of an episode is the mean
-  of its steps; ``SOURCE:sum:FOLD`` takes their sum.
+  of its steps; ``SOURCE:sum:FOLD`` takes their sum, of an agent with several bodies that of a body in the mean.
 
 Evaluations do not count, nor do objectives and rewards of episodes that were cut short. Values of runs that have ended
 are kept in memory, because they do not change before such a run is resumed.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -31,7 +32,7 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 
 from ..database import Database, reads
-from ..models import CUT_SHORT, Agent, Episode, Instance, Outcome, Phase, RunDocument, Stream
+from ..models import CUT_SHORT, Agent, Body, Episode, Instance, Outcome, Phase, RunDocument, Stream
 from ..parts import parts_so_far, read_parts
 from .lookup import Lookup, in_chunks, inside, restricted
 
@@ -298,13 +299,14 @@ def _leaves(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
             yield from _leaves(item, (*path, str(key)))
     elif isinstance(document, list) and any(isinstance(item, dict | list) for item in document):
         names = [_name(item) for item in document]
+        times = Counter(names)
         for number, item in enumerate(document):
             name = names[number]
             if path == ("schedule",) and isinstance(item, dict) and len(item) == 1:
                 # an entry of the schedule maps the phase's name to the phase
                 yield from _leaves(item, path)
             else:
-                is_named = name is not None and names.count(name) == 1
+                is_named = name is not None and times[name] == 1
                 yield from _leaves(item, (*path, str(name) if is_named else str(number)))
     else:
         yield ".".join(path), document
@@ -416,16 +418,20 @@ def _outcomes(session: Session, phases: Sequence[int]) -> dict[int, _Values]:
     finished = (Outcome.phase_id.in_(phases), ~Outcome.evaluation, Episode.ended_by.not_in(CUT_SHORT))
     keys = (Outcome.phase_id, Agent.name, Outcome.kind, Outcome.name)
     by_phase: dict[int, _Values] = {}
+    counted = select(Body.phase_id, Agent.name, func.sum(Body.count)).join(Agent, Agent.id == Body.agent_id)
+    counted = counted.where(Body.phase_id.in_(phases)).group_by(Body.phase_id, Agent.name)
+    bodies = {(phase, agent): number for phase, agent, number in session.execute(counted)}
 
     def add(statement: Any, *folds: str) -> None:
         joined = statement.select_from(Outcome).join(Agent, Agent.id == Outcome.agent_id)
         for phase, agent, kind, name, *values in session.execute(joined.group_by(*keys)):
             of_phase = by_phase.setdefault(phase, {})
             for number, steps in enumerate(STEPS):
+                share = bodies.get((phase, agent), 1) if steps == "sum" else 1
                 folded = of_phase.setdefault((Metric(kind, agent, name), steps), {})
                 for index, fold in enumerate(folds):
                     value = values[number * len(folds) + index]
-                    folded[fold] = math.nan if value is None else float(value)
+                    folded[fold] = math.nan if value is None else float(value) / share
                 if "max" in folds:
                     folded["best"] = folded["max"]
 

@@ -65,9 +65,7 @@ def values(source: Source, query: Query) -> dict[str, Any]:
     keys = list(dict.fromkeys(query.texts("columns")))
     if not 1 <= len(keys) <= _MOST:
         raise ResourceError(f"columns: expected 1 to {_MOST} columns, found {len(keys)}")
-    ids = None
-    if "ids" in query:
-        ids = {int(text) for text in query.texts("ids") if text.isdecimal()}
+    ids = query.ids() if "ids" in query else None
     frame = source.store.run_values([unquote(key) for key in keys], ids, seconds=_SECONDS)
     return {
         "id": frame.index.to_numpy(np.int64),

@@ -77,7 +77,6 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
     ``objective`` is the ``fold`` (``sum``, the return, or ``mean``) of the objective of ``agent`` in the last finished
     episode.
 
-    ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes.
     ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes. ``labels`` has
     the labelled runs of the answer: ``rows`` (their indices), and for each ``name`` (or ``null``), ``tags`` (a list) and
     ``note`` (up to 200 characters, or ``null``). All other runs have none.
@@ -90,7 +89,7 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
     # before the rows, which may be newer
     changed = store.changed_labels(_after(labelled))
     if "since" in query:
-        requested = [int(text) for text in query.texts("ids") if text.isdecimal()]
+        requested = query.ids()
         later = _after(ended) if ended else None
         requested += [number for number, _ in changed]
         ids = {*store.changed_runs(newest, later), *requested}
