@@ -311,7 +311,7 @@ class Members(Lookup):
             StoreError: there is no such run or phase.
         """
         rows = self._table(run, _UNITS, phase)
-        return dict(zip(rows["uid"], rows["unit"], strict=True))
+        return {uid: str(unit) for uid, unit in zip(rows["uid"], rows["unit"], strict=True)}
 
     def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per sensor, actuator and reward of every environment and agent.
