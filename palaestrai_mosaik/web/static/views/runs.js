@@ -154,9 +154,9 @@ function Table({ all, store }) {
     { name: "steps", title: "Steps", width: 80, least: 64, sortable: true, number: true, value: steps, cell: (row) => number(steps(row)) },
     { name: "rate", title: "Steps/s", width: 80, least: 66, sortable: true, number: true, value: rate, cell: (row) => number(rate(row), 3) },
     { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: left, cell: (row) => duration(left(row)) },
-    { name: "objective", title: "Objective", width: 160, least: 146, sortable: true, number: true,
+    { name: "objective", title: "Objective", width: 150, least: 132, sortable: true, number: true,
       cell: (row) => [sparkline(curve(row)), " ", number(row.objective)] },
-    { name: "statistic", title: "Objective is", width: 180, least: 165, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
+    { name: "statistic", title: "Statistic", width: 180, least: 80, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
       // without the seconds, which the id of the run has
       cell: (row) => h("span", { title: date(row.started) }, date(row.started).slice(0, 16)) },
