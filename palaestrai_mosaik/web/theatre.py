@@ -33,7 +33,7 @@ from .carried import (
 )
 from .data.design_analysis import analysis_of
 from .page import single_file
-from .resources import ResourceError, Source
+from .resources import ResourceError, Source, address
 
 #: maximum number of runs, newest first, with small curves in the page of a store
 _MOST_CURVES = 2_000
@@ -245,8 +245,7 @@ def design_page(
         carried.add({"design": {**facts, "folder": folder.path.name}})
         outcomes = carried.take("design/outcomes")
         if facts["search"]:
-            # the version would contain modification times of files
-            carried.add({"design/search": {**carried.get("design/search"), "version": ""}})
+            _add_search(carried, [factor["name"] for factor in facts["factors"]])
         analysis_of(source)[1].listener = analysing
         try:
             carried.take("design/analysis")
@@ -259,6 +258,21 @@ def design_page(
     uid = folder.spec.uid
     html = single_file(uid, "#/design", carried.resources, "Design")
     return Page(uid, html, runs=tuple(overviews), height=height)
+
+
+def _add_search(carried: Carried, factors: Sequence[str]) -> None:
+    """Carry the settings of a search, their pictures, and each objective over the first two factors."""
+    # the version would contain modification times of files
+    search = {**carried.get("design/search"), "version": ""}
+    carried.add({"design/search": search})
+    for path in ("design/search/slices", "design/search/course"):
+        carried.add({path: {**carried.get(path), "version": ""}})
+    for objective in search["objectives"] if len(factors) > 1 else []:
+        path, query = (
+            "design/search/contour",
+            {"x": factors[0], "y": factors[1], "objective": objective["name"]},
+        )
+        carried.add({address(path, query): {**carried.get(path, query), "version": ""}})
 
 
 def _views(timed: Collection[int], motions: Motions, films: Films | None = None) -> list[str]:

@@ -21,6 +21,7 @@ from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.theatre import run_page
 
 from .conftest import Serve
+from .test_overview import choose_fold
 
 SLIPS = {"schedule.vanilla.environments.lake.environment.params.slip": 0.6}
 
@@ -82,6 +83,11 @@ def test_one_file_has_the_band(browser: Browser, source: Source, tmp_path: Path)
 def _check(browser: Browser, source: Source) -> None:
     figure = "[...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('Objective'))"
     browser.wait(f"{figure}?.querySelector('canvas') && {figure}.textContent.includes('band')")
+    # rewards of Gymnasium accumulate: the page opens with the return
+    assert browser.js("document.querySelector('select').value") == "sum"
+    choose_fold(browser, "mean")
+    axis = f"echarts.getInstanceByDom({figure}.querySelector('.chart')).getOption().yAxis[0].name"
+    browser.wait(f"{axis} === 'mean of an episode'")
     caption = browser.js(f"{figure}.querySelector('figcaption').textContent")
     assert caption == "Objective (mean over bodies; band: lowest to highest)"
     drawn = browser.js(
@@ -98,8 +104,7 @@ def _check(browser: Browser, source: Source) -> None:
         [values.iloc[0].min(), values.iloc[0].max()], rel=1e-5
     )
     # both folds have one
-    browser.js("(() => { const s = document.querySelector('select'); s.value = 'sum';"
-               " s.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    choose_fold(browser, "sum")
     browser.wait(f"/highest sum/.test({figure}.querySelector('thead').textContent)")
     assert browser.errors() == []
 
@@ -107,7 +112,7 @@ def _check(browser: Browser, source: Source) -> None:
 def test_the_pointer_says_the_band(browser: Browser, serve: Serve, source: Source) -> None:
     start = serve(source)
     browser.open(start)
-    browser.open(start.split("?")[0] + "#/run/latest")
+    browser.open(start.split("?")[0] + "#/run/latest?fold=mean")
     figure = "[...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('Objective'))"
     browser.wait(f"{figure}?.querySelector('canvas') && {figure}.textContent.includes('band')")
     said = browser.js(

@@ -103,6 +103,9 @@ def test_the_page_shows_boxes_and_robustness(browser: Browser, serve: Serve, ask
     browser.wait("document.querySelectorAll('.design-analysis section').length > 3")
     found: Any = get(asked, "design/analysis")
     (discovery,) = found["discoveries"]
+    text = browser.js("document.querySelector('.design-analysis').textContent")
+    assert f"{CONDITION} holds in 10 of 48 runs (20.8 %)." in text
+    assert "null" not in text
     boxes = rows_of(browser, "Boxes in which")
     assert [row["Rule"] for row in boxes] == [one["rule"] for one in discovery["boxes"]]
     first = discovery["boxes"][0]

@@ -33,6 +33,15 @@ def open_view(browser: Browser, serve: Serve, source: Source, view: str) -> None
     browser.open(start.split("?")[0] + view)
 
 
+def choose_fold(browser: Browser, fold: str) -> None:
+    """Choose the statistic of episodes in the first choice of the view."""
+    browser.driver.execute_script(
+        "const choice = document.querySelector('select'); choice.value = arguments[0];"
+        "choice.dispatchEvent(new Event('change'))",
+        fold,
+    )
+
+
 def rows(browser: Browser, figure: str) -> list[list[str]]:
     """Open the numbers of a figure and return them."""
     find = f"[...document.querySelectorAll('figure')].find((one) => one.querySelector('figcaption').textContent === {figure!r})"
@@ -108,14 +117,18 @@ def test_agents_with_the_same_values_share_a_line(browser: Browser, serve: Serve
     document = small_grid_document()
     second = {"name": "second", "muscle": "dummy", "sensors": ["net.bus-1.vm_pu"], "actuators": []}
     document["schedule"][0]["calm"]["agents"].append(second)
+    document["schedule"][0]["calm"]["phase_config"]["episodes"] = 2
+    document["schedule"][1]["high"]["phase_config"] = {"episodes": 1}
     pm.run(document, store=tmp_path, quiet=True)
     with Store(tmp_path, read_only=True) as store:
         open_view(browser, serve, Source(store), "#/run/latest")
-        assert [one["name"] for one in options(browser, "Reward net.r")["series"]] == ["operator, second"]
+        assert [one["name"] for one in options(browser, "Reward net.r")["series"]] == [
+            "2 identical: operator and second"
+        ]
         assert "all episodes done (VanillaRunGovernor)" in browser.js(
             "document.querySelector('.phase').textContent"
         )
-        assert "1 of 1 episode," in browser.js("document.querySelector('.phase').textContent")
+        assert "1 of 1 episode," in browser.js("[...document.querySelectorAll('.phase')].at(-1).textContent")
     assert browser.errors() == []
 
 

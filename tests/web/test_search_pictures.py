@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from arsenai.search.searches import search_design, tuned
+from support.browser import Browser
 
 from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import ResourceError, Source
+
+from .conftest import Serve
 
 pytest.importorskip("optuna")
 
@@ -146,3 +149,83 @@ def test_what_does_not_exist_is_refused(here: Path) -> None:
     # three settings are too few
     answer: Any = get(source, "design/search/contour", {"x": "x1", "y": "x2"})
     assert answer["grid"] is None and len(answer["values"]) == 3
+
+
+def drawn(browser: Browser, title: str) -> Any:
+    """Return the series of the figure of a search whose title begins so."""
+    figure = (
+        "[...document.querySelectorAll('.design-search figure')]"
+        f".find((one) => one.querySelector('figcaption').textContent.startsWith({title!r}))"
+    )
+    browser.wait(f"{figure}?.querySelector('canvas')")
+    return browser.js(f"echarts.getInstanceByDom({figure}.querySelector('.chart')).getOption().series")
+
+
+def check_pictures(browser: Browser, source: Source) -> None:
+    """Compare the pictures of a search by x1 and x2 with their resources."""
+    slices: Any = get(source, "design/search/slices")
+    course: Any = get(source, "design/search/course")
+    outcome = slices["objectives"][0]["values"].tolist()
+    for factor in slices["factors"]:
+        (points,) = drawn(browser, f"y over {factor['name']} (")
+        assert points["data"] == [list(point) for point in zip(factor["values"], outcome, strict=True)]
+    grid, settings = drawn(browser, "y over x1 and x2")
+    contour: Any = get(source, "design/search/contour", {"x": "x1", "y": "x2"})
+    assert len(grid["data"]) == np.isfinite(contour["grid"]["values"]).sum() > 0
+    assert len(settings["data"]) == len(outcome)
+    lines = drawn(browser, "What settings reported")
+    assert [[point["value"] for point in line["data"]] for line in lines] == [
+        [list(point) for point in zip(report["step"], report["value"], strict=True)]
+        for report in course["reports"]
+    ]
+    assert {line["name"] for line in lines} == {"complete", "pruned"}
+    bars = drawn(browser, "When settings were executed")
+    assert sum(len(line["data"]) for line in bars) == 14
+
+
+def test_the_page_draws_slices_contour_reports_and_times(
+    browser: Browser, serve: Serve, here: Path, tmp_path: Path
+) -> None:
+    source = searched(
+        episodes=6,
+        steps=2,
+        noise=1.0,
+        search={"sampler": "random", "budget": {"runs": 14}, "prune": "median"},
+    )
+    browser.open(serve(source))
+    check_pictures(browser, source)
+    assert browser.errors() == []
+    # the same in one file
+    assert source.folder is not None
+    browser.open(source.folder.view().save(tmp_path / "search.html").as_uri())
+    check_pictures(browser, source)
+    assert browser.errors() == []
+
+
+def test_the_page_draws_the_front_and_analyses_importances(
+    browser: Browser, serve: Serve, here: Path
+) -> None:
+    source = searched(
+        search={"sampler": "random", "budget": {"runs": 12}, "objectives": ["y", "steep"]},
+        outcomes={
+            "y": {"of": "reward.y", "step": "mean", "better": "lower"},
+            "steep": {"of": "reward.y", "step": "mean", "better": "higher"},
+        },
+    )
+    browser.open(serve(source))
+    slices: Any = get(source, "design/search/slices")
+    others, front = drawn(browser, "Pareto front: steep over y")
+    assert [point["setting"] for point in front["data"]] == slices["front"]
+    assert len(others["data"]) + len(front["data"]) == 12
+    browser.js("[...document.querySelectorAll('button')].find(e => e.textContent === 'Analyse').click()")
+    analysis: Any = get(source, "design/analysis")
+    table = "[...document.querySelectorAll('table')].find(e => e.caption?.textContent.startsWith({!r}))"
+    rows = browser.rows(table.format("y: importances"))
+    shares = analysis["search"]["importances"]["y"]
+    assert {row["Factor"]: float(row["Importance"]) for row in rows} == pytest.approx(
+        {factor: figures["share"] for factor, figures in shares.items()}, rel=1e-3
+    )
+    moments = browser.rows(table.format("Outcomes of the finished"))
+    assert [float(row["Mean"]) for row in moments] == pytest.approx(
+        [row["mean"] for row in analysis["outcomes"]], rel=1e-3
+    )

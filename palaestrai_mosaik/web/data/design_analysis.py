@@ -289,7 +289,7 @@ def _discovery(discovery: Discovery) -> dict[str, Any]:
     return {
         **{"condition": discovery.condition, "title": discovery.title, "boxes": boxes, "groups": GROUPS},
         **{"holds": discovery.holds, "runs": len(discovery.runs.holds), "lost": len(discovery.runs.lost)},
-        **{"refused": discovery.refused or None, "nothing_found": discovery.nothing_found},
+        **{"refused": discovery.refused or None, "nothing_found": discovery.nothing_found or None},
         "notes": list(discovery.notes),
     }
 

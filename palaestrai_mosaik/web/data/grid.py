@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.plot.colours import numbers_of_agents
 from palaestrai_mosaik.plot.columns import unit_of
 from palaestrai_mosaik.plot.limits import FULL_LOADING, VOLTAGE_BAND, bounds_in
 from palaestrai_mosaik.store import Store
@@ -161,8 +162,8 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         ``step`` and ``time`` (ticks) of each state, ``clock`` (the date of tick 0 and the seconds of a tick, or
         ``None``), ``states`` (the number of recorded states; ``step`` is shorter if they are thinned), ``readings`` and
         ``setpoints`` (``uids``, ``units``, ``low`` and ``high`` bounds or ``None``, and ``values``: row after row, one
-        for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``band`` and
-        ``full`` (limits of voltages and loadings), and ``worst`` (``index`` of the state, ``node``, ``value``,
+        for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``colours`` (the number of
+        each agent's colour, as in ``run/ID/curves``), ``band`` and ``full`` (limits of voltages and loadings), and ``worst`` (``index`` of the state, ``node``, ``value``,
         ``outside`` of the band; ``None`` without voltages).
     """
     store, uid = source.store, source.store.find_run(run)
@@ -191,6 +192,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     names = list(owners)
     bounds, limits = bounds_in(channels, "sensor"), bounds_in(channels, "actuator")
     units = dict(channels.loc[channels["unit"].notna(), ["uid", "unit"]].itertuples(index=False, name=None))
+    colours = numbers_of_agents(store, uid)
     return {
         "phase": phase,
         **episode,
@@ -199,6 +201,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         "time": time[kept],
         "clock": clock_data(store, uid, phase),
         "agents": agents,
+        "colours": [colours[name] for name in agents],
         "readings": _block(sensors, readings[kept], bounds, units),
         "setpoints": {
             **_block(names, setpoints[kept], limits, {}),

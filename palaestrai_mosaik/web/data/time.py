@@ -307,14 +307,18 @@ def _lines(shown: Sequence[_Match], columns: Sequence[tuple[str, str]]) -> list[
     right = on_right_axis(
         [curve for _, curve, _ in coloured], natural=any(has_natural_scale(curve) for _, curve, _ in shown)
     )
+    owners = {(curve.label, name): curve.identity for _, curve, name in shown}
+    # agents keep their colours in panels with one column of each
+    by_owner = None not in owners.values() and len(set(owners.values())) == len(owners)
     lines = []
     for i, curve, name in coloured:
+        place = owners[curve.label, name] if by_owner else curve.colour
         low = curve.y if curve.low is None else curve.low
         indices = places_of_extremes(low, curve.high)
         band = {} if curve.low is None or curve.high is None else {"low": curve.low, "high": curve.high}
         lines.append(
             {
-                **{"phase": i, "label": curve.label, "column": name, "place": curve.colour},
+                **{"phase": i, "label": curve.label, "column": name, "place": place},
                 **{"steps": curve.steps, "right": curve.colour in right, "points": len(curve.x)},
                 **{key: values[indices] for key, values in {"x": curve.x, "y": curve.y, **band}.items()},
             }

@@ -12,23 +12,9 @@ export const COLOURS = ["#3b6fb6", "#d1661a", "#2f8f5b", "#b5476d", "#7a5bb0", "
   "#5c7a1f", "#c24fb0", "#586b86", "#a0702c"];
 const DASHES = ["solid", [6, 3], [2, 2], [8, 3, 2, 3]];
 
-/** The look of the i-th of several lines; `dash` says which dashes it has. */
+/** The look of the i-th of several lines, or of the agent whose `colour` is i; `dash` says which dashes it has. */
 export function look(i, dash = Math.floor(i / COLOURS.length)) {
   return { color: COLOURS[i % COLOURS.length], type: DASHES[dash % DASHES.length] };
-}
-
-/** kind of thing -> the names that have a place */
-const places = new Map();
-
-/**
- * The look of a thing: it has the same colour in all views. A new name of its kind ("agent") gets the next place, in the `order`
- * in which the view lists the names of this kind.
- */
-export function lookOf(kind, name, order = []) {
-  const names = places.get(kind) ?? [];
-  places.set(kind, names);
-  for (const other of [...order, name]) if (!names.includes(other)) names.push(other);
-  return look(names.indexOf(name));
 }
 
 /** A colour of the page by the name of its CSS variable, such as "text" or "line". */

@@ -4,6 +4,7 @@ import { h } from "preact";
 import { band, described } from "web/bands";
 import { colour, Figure } from "web/chart";
 import { count, number } from "web/format";
+import { table } from "web/page";
 
 /** a line of so few points has marks; a chart of more points has a slider to zoom */
 const MARKED = 40, SLIDER = 50;
@@ -14,13 +15,17 @@ const APART = 0.1;
 
 /** One line in place of several that have the same points everywhere, such as the reward that two agents share. */
 function same(lines) {
-  const found = new Map();
-  for (const one of lines) {
-    const key = JSON.stringify([one.scatter, one.data]);
-    const known = found.get(key);
-    found.set(key, known ? { ...known, label: `${known.label}, ${one.label}` } : one);
+  const alike = new Map();
+  for (const line of lines) {
+    const key = JSON.stringify([line.scatter, line.data]);
+    alike.set(key, [...(alike.get(key) ?? []), line]);
   }
-  return [...found.values()];
+  return [...alike.values()].map((several) => {
+    if (several.length === 1) return several[0];
+    const [first, second] = several.map(({ label }) => label);
+    const common = new Set(several.map(({ look }) => look.color)).size === 1 ? several[0].look : { ...several[0].look, color: colour("quiet") };
+    return { ...several[0], label: `${several.length} identical: ${first}${several.length === 2 ? ` and ${second}` : ", ..."}`, look: common };
+  });
 }
 
 /** Of each line, whether it has a point in common with an earlier one (`above`) or with a later one (`below`). */
@@ -65,24 +70,47 @@ function ticks(found) {
   return found.flatMap(({ begin, length }) => Array.from({ length: Math.ceil(length / step) }, (_, i) => begin + i * step));
 }
 
-/** Curves by what they show: [{title, curves}], the objective first. */
-export function groups(curves) {
-  const found = new Map();
-  for (const one of curves) {
-    const title = one.kind === "objective" ? "Objective" : one.kind === "reward" ? `Reward ${one.name}` : `Statistic ${one.name}`;
-    if (!found.has(title)) found.set(title, { title, curves: [] });
-    found.get(title).curves.push(one);
-  }
-  return [...found.values()];
+/** Curves and unfinished episodes by what they show: [{title, kind, curves, unfinished}], the objective first. */
+export function groups(curves, unfinished = []) {
+  const named = new Map();
+  const groupOf = ({ kind, name }) => {
+    const title = kind === "objective" ? "Objective" : kind === "reward" ? `Reward ${name}` : `Statistic ${name}`;
+    if (!named.has(title)) named.set(title, { title, kind, curves: [], unfinished: [] });
+    return named.get(title);
+  };
+  for (const curve of curves) groupOf(curve).curves.push(curve);
+  for (const episode of unfinished) groupOf(episode).unfinished.push(episode);
+  return [...named.values()];
+}
+
+/** The choice of the statistic of an episode's values. */
+export function FoldChoice({ fold, chosen }) {
+  return h("label", {}, "Of an episode's values, the",
+    h("select", { value: fold, onchange: (event) => chosen(event.target.value) },
+      h("option", { value: "sum" }, "return (sum)"), h("option", { value: "mean" }, "mean")));
+}
+
+/** Phases of one episode as a table of phase and agent, in which unfinished episodes have their label. */
+export function EpisodeValues({ title, curves, unfinished, fold, phases }) {
+  const all = [...curves, ...unfinished], agents = [...new Set(all.map(({ agent }) => agent))];
+  const rows = phases.filter(({ phase }) => all.some((each) => each.phase === phase));
+  const cell = (phase, agent) => {
+    const matches = (each) => each.phase === phase && each.agent === agent;
+    return [curves.filter(matches).map((curve) => number(curve[fold][0])),
+      unfinished.filter(matches).map((episode) => h("div", {}, number(episode[fold]), h("span", { class: "quiet" }, ` (${episode.label})`)))];
+  };
+  return h("div", { class: "card" }, h("h3", {}, title), table([{ title: "Phase", value: ({ name }) => name },
+    ...agents.map((agent) => ({ title: agent, number: true, value: ({ phase }) => cell(phase, agent) }))], rows,
+  fold === "sum" ? "Sum of an episode" : "Mean of an episode"));
 }
 
 const value = (one) => (Number.isFinite(one) ? one : null);
 
 /**
  * A figure of curves. `lines` are [{label, curve, look}], where a label that occurs again continues its line in the next phase;
- * `fold` is "mean" or "sum"; `phases` are [{phase, name}].
+ * `unfinished` are [{label, episode, look}], drawn open; `fold` is "mean" or "sum"; `phases` are [{phase, name}].
  */
-export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
+export function CurveFigure({ title, lines, unfinished = [], fold, phases, height = 300 }) {
   const columns = fold === "mean" ? ["mean", "low", "high"] : ["sum", "sum_low", "sum_high"];
   const names = new Map(phases.map((one) => [one.phase, one.name]));
 
@@ -92,8 +120,9 @@ export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
     return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, value(middle[i]), value(low?.[i]), value(high?.[i])]);
   }
   function options({ axis }) {
-    const found = places(lines.map((one) => one.curve));
-    const merged = same(continued(lines, new Map(found.map(({ phase, begin }) => [phase, begin])))), common = shared(merged);
+    const found = places([...lines.map((one) => one.curve), ...unfinished.map(({ episode }) => ({ ...episode, x: [episode.x] }))]);
+    const begins = new Map(found.map(({ phase, begin }) => [phase, begin]));
+    const merged = same(continued(lines, begins)), common = shared(merged);
     const most = Math.max(0, ...merged.map((one) => one.data.length));
     /** @type {any[]} */
     const series = merged.map((one, i) => {
@@ -104,6 +133,10 @@ export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
         itemStyle: { color: one.look.color }, data: one.scatter ? one.data.map(([x, y]) => [x, y]) : lone(one.data, below ? 12 : 8) };
     });
     for (const one of merged) if (one.over) series.push(...band(one.label, one.data, one.look.color));
+    // (text on the canvas is never markup, but braces would be read as the name of a style)
+    unfinished.forEach(({ label, episode, look }, i) => series.push({ type: "scatter", id: `unfinished/${i}`, name: `${label} (unfinished)`,
+      symbol: "emptyCircle", symbolSize: 9, itemStyle: { color: look.color }, data: [[begins.get(episode.phase) + episode.x, value(episode[fold])]],
+      label: { show: true, position: "top", color: colour("text"), formatter: () => episode.label } }));
     if (found.length > 1 && series.length) {
       series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: colour("quiet"), type: "dashed" }, label: { color: colour("quiet"),
         formatter: ({ data }) => data.name, position: "insideEndBottom" },
@@ -119,10 +152,11 @@ export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
       axisPointer: { label: { formatter: ({ value: x }) => `${episode(x)[0]}, episode ${episode(x)[1]}`.replace(/[{}]/g, "") } } } : {};
     return { grid: { left: 70, right: 20, top: 34, bottom: zoomed ? 64 : 40 }, xAxis: { ...axis, type: "value", name: "episode",
       nameLocation: "middle", nameGap: 24, minInterval: 1, scale: true, ...across }, yAxis: { ...axis, type: "value", scale: true,
-      name: fold === "mean" ? "mean of an episode" : "sum of an episode", nameLocation: "middle", nameGap: 52,
+      name: fold === "mean" ? "mean of an episode" : "return of an episode", nameLocation: "middle", nameGap: 52,
       axisLine: { ...axis.axisLine, onZero: false } },
     // (a band is switched with its line)
-    legend: { data: merged.map(({ label }) => label), type: "scroll", top: 0, left: "center", textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
+    legend: { data: [...new Set(series.filter(({ type }) => type !== "custom").map(({ name }) => name))], type: "scroll", top: 0, left: "center",
+      textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
     tooltip: { trigger: "axis", renderMode: "richText", backgroundColor: colour("raised"), borderColor: colour("line"),
       textStyle: { color: colour("text"), fontSize: 12 },
       formatter: (pointed) => described(merged, pointed, (x) => (found.length > 1 ? `${episode(x)[0]}, episode ${episode(x)[1]}` : `episode ${x}`)) },
@@ -147,6 +181,8 @@ export function CurveFigure({ title, lines, fold, phases, height = 300 }) {
     const rows = lines.flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
       curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i],
       ...(banded ? [value(curve[low]?.[i]) ?? "–", value(curve[high]?.[i]) ?? "–"] : [])]));
+    rows.push(...unfinished.map(({ label, episode }) => [names.get(episode.phase) ?? String(episode.phase), label, episode.label, episode.x,
+      episode.mean, episode.sum, ...(banded ? ["–", "–"] : [])]));
     return { columns: ["phase", "curve", "kind", "episode", "mean", "sum", ...(banded ? [`lowest ${fold}`, `highest ${fold}`] : [])],
       rows: rows.slice(0, most) };
   }

@@ -1,6 +1,6 @@
 // Draws a topology as SVG, and paints a state of it: colours, shapes, dashes, bars of set-points. Zooms and pans.
 
-import { lookOf } from "web/chart";
+import { look } from "web/chart";
 import { make as h } from "web/dom";
 import { letters, nameOf, partOf } from "web/motion";
 
@@ -251,7 +251,7 @@ function devices(scene, place) {
 /** The mark of a device, 1 high: the letter of its agent in the agent's colour, and a bar for each set-point. */
 function mark({ part: one, kind, at, away }, first) {
   const owner = first.owners(one)[0], set = (one.actuators ?? [one.actuator]).filter(first.setpoints.has);
-  const colour = owner === undefined ? null : lookOf("agent", first.agents[owner], first.agents).color;
+  const colour = owner === undefined ? null : look(first.motion.colours[owner]).color;
   const sign = owner === undefined ? { ext_grid: "~" }[one.kind] ?? "" : letters(first.agents)[owner];
   const bars = set.map((uid, i) => {
     const bar = h("svg:rect", { class: "bar", x: 0.58 + 0.36 * i, width: 0.26, fill: colour, "data-uid": uid });

@@ -3,13 +3,13 @@
 import { useSignal } from "@preact/signals";
 import { h } from "preact";
 import { look } from "web/chart";
-import { CurveFigure, groups } from "web/curves";
+import { CurveFigure, FoldChoice, groups } from "web/curves";
 import { get, has, offline } from "web/data";
 import { count, duration, number } from "web/format";
-import { Status, table, useTitle } from "web/page";
+import { keepChoices, Status, table, useTitle } from "web/page";
 import { shown, useResource } from "web/resource";
 
-export function View({ parts: [asked] }) {
+export function View({ parts: [asked], query: choices }) {
   useTitle("Comparison");
   const answer = useResource("compare", {
     query: () => ({ runs: asked }),
@@ -17,11 +17,11 @@ export function View({ parts: [asked] }) {
     take: async (now, _, stopped) => ({ ...now, curves: await Promise.all(now.runs.map(({ run }) =>
       get(`run/${run}/curves`, offline ? {} : { statistics: 0 }, stopped))) }),
   });
-  return [h("h1", {}, `${count(asked.split(",").length, "run")} compared`), shown([answer], () => h(Comparison, answer.value.value))];
+  return [h("h1", {}, `${count(asked.split(",").length, "run")} compared`), shown([answer], () => h(Comparison, { ...answer.value.value, asked, choices }))];
 }
 
-function Comparison({ runs, differences, outcomes, curves: found }) {
-  const fold = useSignal("mean");
+function Comparison({ runs, differences, outcomes, curves: found, fold: usual, asked, choices }) {
+  const chosen = useSignal(choices.get("fold")), fold = ["sum", "mean"].includes(chosen.value) ? chosen.value : usual;
   // runs of one document are told apart by their seeds, others by their uids
   const labels = runs.map(({ document, seed, run }, i) => {
     const same = runs.filter((one) => one.document === document && one.seed === seed).length > 1;
@@ -29,9 +29,11 @@ function Comparison({ runs, differences, outcomes, curves: found }) {
   });
   const curves = found.map((one) => one.curves.filter((curve) => curve.kind !== "statistic"));
   // runs by colour, agents by dashes
-  const agents = [...new Set(curves.flat().map((one) => one.agent))];
-  const all = curves.flatMap((own, i) => own.map((curve) => ({ label: agents.length > 1 ? `${labels[i]}, ${curve.agent}` : labels[i],
-    curve, look: agents.length > 1 ? look(i, agents.indexOf(curve.agent)) : look(i) })));
+  const several = new Set(curves.flat().map((one) => one.agent)).size > 1;
+  const drawn = (i, { agent, colour }) => ({ label: several ? `${labels[i]}, ${agent}` : labels[i], look: several ? look(i, colour) : look(i) });
+  const all = curves.flatMap((own, i) => own.map((curve) => ({ ...drawn(i, curve), curve })));
+  const unfinished = found.flatMap((one, i) => one.unfinished.filter(({ kind }) => kind !== "statistic")
+    .map((episode) => ({ ...drawn(i, episode), episode })));
   const phases = Array.from(found[0].phases.phase, (phase, i) => ({ phase, name: found[0].phases.name[i] }));
   return [
     table([{ title: "", value: (row) => row.i + 1 },
@@ -42,12 +44,14 @@ function Comparison({ runs, differences, outcomes, curves: found }) {
       { title: "episodes", number: true, value: (row) => number(row.episodes) }, { title: "steps", number: true, value: (row) => number(row.steps) }],
     runs.map((row, i) => ({ ...row, i })), "The runs"),
     sideBySide(runs),
-    h("h2", {}, "Outcomes"), h("div", { class: "controls" }, h("label", {}, "Of an episode's values, the",
-      h("select", { value: fold.value, onchange: (event) => { fold.value = event.target.value; } },
-        h("option", { value: "mean" }, "mean"), h("option", { value: "sum" }, "sum")))),
-    outcomes.length ? outcomeTable(runs, outcomes, fold.value) : h("p", { class: "quiet" }, "No episode has ended."),
-    h("h2", {}, "Curves"), groups(all.map((one) => one.curve)).map(({ title, curves: own }) => h(CurveFigure, { key: title, title, phases,
-      fold: fold.value, height: 380, lines: all.filter((one) => own.includes(one.curve)) })),
+    h("h2", {}, "Outcomes"), h("div", { class: "controls" }, h(FoldChoice, { fold, chosen: (statistic) => {
+      chosen.value = statistic;
+      keepChoices(`#/compare/${asked.split(",").map(encodeURIComponent).join(",")}`, new URLSearchParams({ fold: statistic }));
+    } })),
+    outcomes.length ? outcomeTable(runs, outcomes, fold) : h("p", { class: "quiet" }, "No episode has ended."),
+    h("h2", {}, "Curves"), groups(all.map((one) => one.curve), unfinished.map(({ episode }) => episode)).map((group) => h(CurveFigure, {
+      key: group.title, title: group.title, phases, fold, height: 380, lines: all.filter((one) => group.curves.includes(one.curve)),
+      unfinished: unfinished.filter(({ episode }) => group.unfinished.includes(episode)) })),
     h("h2", {}, "Where their documents differ"),
     differences.length ? table([{ title: "path", value: (row) => row.path }, ...runs.map((_, i) => ({ title: String(i + 1),
       value: (row) => (row.values[i] === null ? "" : JSON.stringify(row.values[i])) }))], differences, "Differences of the documents")
@@ -63,7 +67,7 @@ function outcomeTable(runs, outcomes, fold) {
     { title: "what", value: (row) => `${row.kind === "objective" ? "objective" : `reward ${row.name}`}${row.evaluation ? ", evaluation" : ""}` },
     ...(several ? runs.map((_, i) => column(fold, "all episodes", i)) : []),
     ...runs.map((_, i) => column(`last_${fold}`, several ? "last episode" : "", i)),
-  ], outcomes, `The ${fold} of an episode's values${several ? ", as the mean over all episodes of a phase, and of its last episode" : ""}. `
+  ], outcomes, `The ${fold === "sum" ? "return (sum)" : "mean"} of an episode's values${several ? ", as the mean over all episodes of a phase, and of its last episode" : ""}. `
     + "In brackets: the difference to run 1.");
 }
 

@@ -45,16 +45,43 @@ function Progress() {
   return what ? `${what}: ${number(done)} of ${count(total, "resample")}` : "reading the outcomes";
 }
 
-function Results({ runs, not_finite: infinite, not_collected: left, notes, methods, comparisons, discoveries, robustness: robust }) {
+function Results({ runs, not_finite: infinite, not_collected: left, notes, outcomes, methods, comparisons, discoveries, robustness: robust,
+  search }) {
   const lost = [["failed", runs.failed], ["not finished yet", runs.missing], ...infinite.map(([name, n]) => [`without a finite ${name}`, n])]
     .filter(([, n]) => n).map(([what, n]) => `${number(n)} ${what}`);
   const executed = runs.executed < runs.runs - runs.missing ? ` (${number(runs.executed)} executed)` : "";
   return [
     h("p", {}, `${count(runs.runs, "run")}${executed}${lost.length ? `, of which ${lost.join(", ")}` : ""}.`),
     cautions([...(left ? [left] : []), ...notes]),
-    methods.map(method), comparisons.map(comparison),
+    outcomes.length > 0 && table(MOMENTS, outcomes, "Outcomes of the finished runs"),
+    search && importances(search), methods.map(method), comparisons.map(comparison),
     discoveries.map((one) => h("section", {}, boxes(one))), robust.map((one) => h("section", {}, robustness(one))),
   ];
+}
+
+const MOMENTS = [{ title: "Outcome", value: (row) => row.outcome },
+  ...["mean", "std", "min", "median", "max"].map((name) => ({ title: name[0].toUpperCase() + name.slice(1), number: true,
+    value: (row) => number(row[name]) })),
+  { title: "Not finite", number: true, value: (row) => number(row.not_finite ?? 0) }];
+
+/** What a search says as a whole, and how much each factor decides whether a setting is among the best tenth (PED-ANOVA). */
+function importances({ summary, importances: shares }) {
+  return h("section", {}, h("h3", {}, "Search"), h("p", {}, summary), Object.entries(shares).map(([outcome, factors]) => {
+    const rows = Object.entries(factors).map(([factor, figures]) => ({ factor, ...figures })), title = `${outcome}: importances of the factors`;
+    return [h(Figure, {
+      key: outcome, title, description: `${title}: ${rows.map(({ factor, share }) => `${factor} ${number(share, 3)}`).join(", ")}`,
+      height: 70 + 34 * rows.length,
+      options: ({ axis }) => ({
+        grid: { left: 12, right: 48, top: 12, bottom: 34, containLabel: true }, legend: { show: false },
+        xAxis: { ...axis, type: "value", min: 0, max: 1, name: "share in what makes a setting one of the best tenth", nameLocation: "middle", nameGap: 24 },
+        yAxis: { ...axis, type: "category", inverse: true, data: rows.map(({ factor }) => factor), splitLine: { show: false },
+          axisLabel: { ...axis.axisLabel, hideOverlap: false, width: 140, overflow: "truncate" } },
+        series: [{ type: "bar", barMaxWidth: 22, itemStyle: { color: COLOURS[0], opacity: 0.8 }, data: rows.map(({ share }) => share),
+          label: { show: true, position: "right", color: colour("text"), formatter: ({ value }) => number(value, 3) } }],
+      }),
+    }), table([{ title: "Factor", value: (row) => row.factor }, { title: "Importance", number: true, value: (row) => number(row.share) },
+      { title: "p (adjusted)", number: true, value: (row) => number(row.p_adjusted, 3) }], rows, title)];
+  }));
 }
 
 function method(one) {

@@ -3,7 +3,7 @@
 import { h } from "preact";
 import { COLOURS, colour, Figure } from "web/chart";
 import { rowsOf } from "web/data";
-import { number } from "web/format";
+import { count, number } from "web/format";
 import { between } from "web/level_chart";
 import { cautions, table } from "web/page";
 
@@ -15,7 +15,9 @@ const percent = (value) => `${number(100 * value, 3)} %`;
 export function boxes(found) {
   const refused = found.refused ? [`no box: ${found.refused}`] : [];
   const drawn = found.boxes.slice(0, MOST_DRAWN).filter((one) => one.plane);
-  return [h("h3", {}, `Where does it hold: ${found.condition}?`), h("p", {}, `${found.title}${found.nothing_found && `; ${found.nothing_found}`}.`), 
+  const lost = found.lost > 0 && `${count(found.lost, "run")} more ${found.lost === 1 ? "is" : "are"} lost`;
+  return [h("h3", {}, `Where does it hold: ${found.condition}?`),
+    h("p", {}, `${[found.title, lost, found.nothing_found].filter(Boolean).join("; ")}.`),
     cautions([...refused, ...found.notes]),
     found.boxes.length > 0 && [
       table(BOXES, found.boxes, `Boxes in which ${found.condition}; shares and intervals from settings that did not choose the box`),
@@ -50,11 +52,11 @@ function plane(one, groups) {
   const rows = Array.from(group, (_, i) => i);
   const looks = [{ color: colour("quiet"), opacity: 0.45 }, { color: COLOURS[5], opacity: 0.9 }, { color: COLOURS[1], opacity: 0.9 }];
   const title = `${one.name}: ${one.rule}`;
-  const count = rows.filter((i) => inside[i]).length;
+  const size = rows.filter((i) => inside[i]).length;
   return h(Figure, {
     key: one.name,
     title,
-    description: `${title}. ${x.name} to the right, ${y.name} upwards. Of ${number(rows.length)} rows, ${number(count)} lie in the box.`,
+    description: `${title}. ${x.name} to the right, ${y.name} upwards. Of ${number(rows.length)} rows, ${number(size)} lie in the box.`,
     height: 340,
     options: ({ axis, legend }) => ({
       grid: { left: 12, right: 24, top: 36, bottom: 34, containLabel: true },

@@ -3,11 +3,13 @@
 import { useSignal } from "@preact/signals";
 import { h } from "preact";
 import { COLOURS, colour, Figure } from "web/chart";
+import { has } from "web/data";
 import { count, number } from "web/format";
 import { Status, table } from "web/page";
 import { shown, useResource } from "web/resource";
 import { text } from "web/views/design_model";
 import { More, RunLink, useShown } from "web/views/design_selection";
+import { Pictures } from "web/views/search_pictures";
 
 /** what a state of a setting looks like: that of a run */
 const LOOK = { running: "running", complete: "finished", pruned: "pruned", failed: "failed", retried: "failed", lost: "lost" };
@@ -23,6 +25,7 @@ export function Search({ model }) {
       h(Summary, search),
       search.history.number.length > 0 && h(History, { model, search }),
       h(Best, { model, search }),
+      has("design/search/slices") && h(Pictures, { version: () => answer.value.value?.version }),
       h("details", { ontoggle: (event) => { open.value = event.target.open; } }, h("summary", {}, "All settings as a table"),
         open.value && h(Settings, { model, search })),
     ];

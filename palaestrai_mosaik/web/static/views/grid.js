@@ -3,7 +3,7 @@
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { h } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { colour, Figure, lookOf } from "web/chart";
+import { colour, Figure, look } from "web/chart";
 import { get, offline } from "web/data";
 import { EpisodeControls, useEpisodeChoice } from "web/episode_choice";
 import { number } from "web/format";
@@ -167,7 +167,7 @@ function legends(one, palette) {
   const nodes = palette.node.unit === "p.u." ? [0.9, ...one.motion.band, 1, 1.1].sort((a, b) => a - b).map((value) => [value, value.toFixed(2)])
     : ends(palette.node);
   const edges = palette.edge.unit === "%" ? [0, 50, one.motion.full, 150].map((value) => [value, `${value} %`]) : ends(palette.edge);
-  const colours = one.agents.map((name) => lookOf("agent", name, one.agents).color);
+  const colours = one.agents.map((_, i) => look(one.motion.colours[i]).color);
   const sign = (letter, name, i) => h("span", { class: "agent" },
     h("b", { style: { color: colours[i], "border-color": colours[i] } }, letter), ` ${name}`);
   return [

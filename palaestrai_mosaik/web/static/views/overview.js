@@ -2,17 +2,18 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import { h } from "preact";
-import { lookOf } from "web/chart";
-import { CurveFigure, groups } from "web/curves";
+import { look } from "web/chart";
+import { CurveFigure, EpisodeValues, FoldChoice, groups } from "web/curves";
 import { has, offline, rowsOf } from "web/data";
 import { count, date, duration, number } from "web/format";
+import { keepChoices } from "web/page";
 import { shown, useResource } from "web/resource";
 import { WindowTable } from "web/window_table";
 
 /** statistics that are drawn before somebody asks for others */
 const MOST_STATISTICS = 4;
 
-export function View({ run, facts, running }) {
+export function View({ run, facts, running, query }) {
   // bodies take longer to read: what is known without them is drawn first
   const answer = useResource(`run/${run}/curves`, {
     query: () => (offline ? {} : { bands: 0 }),
@@ -20,11 +21,11 @@ export function View({ run, facts, running }) {
     seconds: 1,
     live: () => running.value,
     ended: ({ unread }, live) => !live && !unread,
-    take: (now, last) => ({ ...now, curves: now.curves ?? last?.curves }),
+    take: (now, last) => ({ ...now, curves: now.curves ?? last?.curves, unfinished: now.unfinished ?? last?.unfinished ?? [] }),
   });
   return [h(Failure, { run, facts }), shown([answer], () => [
     h(Phases, { answer, facts }),
-    h(Curves, { answer }),
+    h(Curves, { answer, run, query }),
     !offline && h(Episodes, { run, running })])];
 }
 
@@ -59,27 +60,46 @@ function Phases({ answer, facts }) {
   ];
 }
 
-function Curves({ answer }) {
-  const curves = useComputed(() => answer.value.value.curves).value, names = useComputed(() => JSON.stringify(answer.value.value.phases.name));
-  const fold = useSignal("mean"), wanted = useSignal("");
-  const phases = JSON.parse(names.value).map((name, i) => ({ phase: answer.value.peek().phases.phase[i], name }));
-  const agents = [...new Set(curves.map((one) => one.agent))];
-  const all = groups(curves), statistics = all.filter((one) => one.curves[0].kind === "statistic");
+/** The phases of one episode: those that plan no more, or have ended after it. */
+function single(phases) {
+  return JSON.stringify(rowsOf(phases).map(({ phase, name, episodes, workers, episodes_done, ended }) => (
+    { phase, name, single: ended === null ? episodes * workers === 1 : episodes_done <= 1 })));
+}
+
+function Curves({ answer, run, query }) {
+  const curves = useComputed(() => answer.value.value.curves).value, unfinished = useComputed(() => answer.value.value.unfinished).value;
+  const phases = JSON.parse(useComputed(() => single(answer.value.value.phases)).value);
+  const chosen = useSignal(query.get("fold")), fold = ["sum", "mean"].includes(chosen.value) ? chosen.value : answer.value.peek().fold;
+  const wanted = useSignal("");
+  const all = groups(curves, unfinished), statistics = all.filter((one) => one.kind === "statistic");
   const text = wanted.value.trim().toLowerCase();
   const picked = text ? statistics.filter((one) => one.title.toLowerCase().includes(text)) : statistics.slice(0, MOST_STATISTICS);
   const drawn = all.filter((one) => !statistics.includes(one) || picked.includes(one));
   return [
     h("h2", {}, "Curves"),
     h("div", { class: "controls" },
-      h("label", {}, "Of an episode's values, the",
-        h("select", { value: fold.value, onchange: (event) => { fold.value = event.target.value; } },
-          h("option", { value: "mean" }, "mean"), h("option", { value: "sum" }, "sum"))),
+      h(FoldChoice, { fold, chosen: (statistic) => {
+        chosen.value = statistic;
+        keepChoices(`#/run/${encodeURIComponent(run)}/overview`, new URLSearchParams({ fold: statistic }));
+      } }),
       statistics.length > 0 && h("label", {}, "Statistics",
         h("input", { type: "search", placeholder: "such as loss", oninput: (event) => { wanted.value = event.target.value; } }))),
-    h("div", { class: "grid" }, drawn.map((group) => h(CurveFigure, { key: group.title, title: group.title, fold: fold.value, phases,
-      lines: group.curves.map((curve) => ({ label: curve.agent, curve, look: lookOf("agent", curve.agent, agents) })) })),
+    h("div", { class: "grid" }, drawn.map((group) => h(onlySingle(group, phases) ? EpisodeValues : Group, { key: group.title, ...group, phases,
+      // a sum of losses or learning rates says nothing
+      fold: group.kind === "statistic" ? "mean" : fold })),
     !drawn.length && h("p", { class: "quiet" }, "No episode has ended yet.")),
   ];
+}
+
+/** Whether a group has one episode in each of its phases. */
+function onlySingle(group, phases) {
+  return [...group.curves, ...group.unfinished].every((each) => !each.evaluation && phases.find(({ phase }) => phase === each.phase)?.single);
+}
+
+function Group({ title, curves, unfinished, fold, phases }) {
+  return h(CurveFigure, { title, fold, phases,
+    lines: curves.map((curve) => ({ label: curve.agent, curve, look: look(curve.colour) })),
+    unfinished: unfinished.map((episode) => ({ label: episode.agent, episode, look: look(episode.colour) })) });
 }
 
 function Episodes({ run, running }) {

@@ -23,9 +23,14 @@ function switched(set, member, on = !set.has(member)) {
   return new Set(on ? [...set, member] : [...set].filter((one) => one !== member));
 }
 
+/** What the objective of a run is, such as "return of player". */
+function statisticOf(agent, fold) {
+  return agent && `${fold === "sum" ? "return" : "mean"} of ${agent}`;
+}
+
 /** The runs of an answer and of the one before it: {rows: Map of id -> row, cursor, behind}. */
 function joined(answer, last) {
-  const rows = new Map(last?.rows), { experiment, status, phase_name: phase, error } = answer;
+  const rows = new Map(last?.rows), { experiment, status, phase_name: phase, error, agent, fold } = answer;
   const errors = new Map(Array.from(error.rows, (i, j) => [i, error.texts[j]]));
   for (let i = 0; i < answer.id.length; i += 1) {
     const row = {
@@ -33,7 +38,7 @@ function joined(answer, last) {
       experiment: experiment.texts[experiment.codes[i]], status: status.texts[status.codes[i]],
       phase: answer.phase[i], phase_name: phase.texts[phase.codes[i]], phases: answer.phases[i],
       episodes: answer.episodes[i], episodes_planned: answer.episodes_planned[i], steps: answer.steps[i],
-      objective: answer.objective[i], started: answer.started[i], ended: answer.ended[i],
+      objective: answer.objective[i], statistic: statisticOf(agent.texts[agent.codes[i]], fold.texts[fold.codes[i]]), started: answer.started[i], ended: answer.ended[i],
       error: errors.get(i) ?? null, rate: answer.rate[i], left: answer.left[i],
     };
     rows.set(row.id, { ...row, text: `${row.document}\n${row.experiment ?? ""}\n${row.run}\n${row.error ?? ""}`.toLowerCase() });
@@ -149,8 +154,9 @@ function Table({ all, store }) {
     { name: "steps", title: "Steps", width: 80, least: 64, sortable: true, number: true, value: steps, cell: (row) => number(steps(row)) },
     { name: "rate", title: "Steps/s", width: 80, least: 66, sortable: true, number: true, value: rate, cell: (row) => number(rate(row), 3) },
     { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: left, cell: (row) => duration(left(row)) },
-    { name: "objective", title: "Objective", width: 160, least: 146, sortable: true, number: true,
+    { name: "objective", title: "Objective", width: 150, least: 132, sortable: true, number: true,
       cell: (row) => [sparkline(curve(row)), " ", number(row.objective)] },
+    { name: "statistic", title: "Statistic", width: 180, least: 80, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
       // without the seconds, which the id of the run has
       cell: (row) => h("span", { title: date(row.started) }, date(row.started).slice(0, 16)) },
