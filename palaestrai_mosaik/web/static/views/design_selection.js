@@ -94,8 +94,9 @@ function Range({ axis, cells, selection }) {
   return h("fieldset", {}, h("legend", {}, axis.name, axis.better ? ` (${axis.better} is better)` : ""), ["lowest", "highest"].map((end, k) => {
     const name = `${end} ${axis.name}`, value = shownEnd(axis, own[k], k);
     const common = { "aria-label": name, title: name, value };
-    if (!axis.levels) return h(Entry, { ...common, type: "number", step: "any", placeholder: number(ends[k], 4), entered: (end) => change(k, end) });
-    return h("select", { ...common, onchange: (event) => change(k, event.target.value) }, h("option", { value: "" }, k ? "to the last" : "from the first"), axis.levels.map((level, i) => h("option", { value: i }, level)));
+    if (!axis.levels) return h(Entry, { ...common, type: "number", step: "any", placeholder: number(ends[k], 4), entered: (typed) => change(k, typed) });
+    return h("select", { ...common, onchange: (event) => change(k, event.target.value) },
+      h("option", { value: "" }, k ? "to the last" : "from the first"), axis.levels.map((level, i) => h("option", { value: i }, level)));
   }));
 }
 
