@@ -386,6 +386,17 @@ def test_two_phases_and_two_runs_go_in_step(browser: Browser, serve: Serve, sour
     assert browser.errors() == []
 
 
+def test_the_problem_of_another_run_goes_with_its_name(
+    browser: Browser, serve: Serve, source: Source
+) -> None:
+    show(browser, serve, source)
+    choose(browser, "Another run beside it", "nonsense")
+    assert "no run 'nonsense'" in browser.wait("document.querySelector('main .problem')?.textContent")
+    choose(browser, "Another run beside it", "")
+    browser.wait("!document.querySelector('main .problem')")
+    browser.errors()
+
+
 def test_a_running_episode_grows_and_is_followed(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     document = small_grid_document("live", steps=100_000, seconds=0.02)
     with running(from_mapping(document), tmp_path):

@@ -224,3 +224,35 @@ def test_one_of_a_thing_is_not_plural(browser: Browser, opened: Callable[[str], 
     opened("#/runs")
     browser.wait("document.querySelector('table.window .status')")
     assert browser.js("document.querySelector('main p[role=status]').textContent") == "1 run"
+
+
+@pytest.mark.parametrize("address", ["#/run/%zz", "#/compare/%", "#/run/%E0%A4%A/time"])
+def test_an_address_that_cannot_be_decoded_shows_the_runs(
+    browser: Browser, opened: Callable[[str], None], address: str
+) -> None:
+    opened(address)
+    browser.wait("document.querySelector('h1')?.textContent === 'Runs'")
+    assert browser.errors() == []
+
+
+def test_what_is_typed_stays_while_a_run_is_followed(
+    browser: Browser, opened: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    facts, series = Replaced(monkeypatch, "run", "{run}"), Replaced(monkeypatch, "run", "{run}", "series")
+    facts.change = lambda answer: {**answer, "status": "running"}
+    opened("#/run/latest/time?phases=0&episode=0")
+    browser.wait("document.getElementById('episode') && document.querySelector('.time-panels canvas')")
+    field = browser.driver.find_element("id", "episode")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys("1")
+    # a new answer draws the controls anew
+    series.change = lambda answer: {**answer, "phases": [{**one, "last": 7} for one in answer["phases"]]}
+    browser.wait("document.getElementById('episode').placeholder === 'last (7)'")
+    assert browser.js("document.getElementById('episode').value") == "1"
+    series.change = lambda answer: answer
+    field.send_keys("\n")
+    browser.wait("location.hash.includes('episode=1')")
+    assert browser.js("document.getElementById('episode').value") == "1"
+    assert browser.errors() == []

@@ -26,12 +26,21 @@ const store = resource("store", { take: (answer) => {
 const hash = signal(location.hash);
 window.addEventListener("hashchange", () => { hash.value = location.hash; });
 
+/** The parts that a pattern finds in an address; null where the address is not of this pattern, or cannot be decoded. */
+function partsOf(pattern, view) {
+  try {
+    return pattern.exec(view)?.slice(1).map((part) => part && decodeURIComponent(part)) ?? null;
+  } catch {
+    return null;
+  }
+}
+
 /** The view of an address: its pattern, its parts, and the choices that follow a "?". */
 function viewOf(address) {
   const home = window.palaestrai?.home ?? (store.value.value.design ? "#/design" : "#/runs");
-  const [view, search] = (VIEWS.some(([pattern]) => pattern.test(address.split("?")[0])) ? address : home).split("?");
-  const [pattern, importing] = VIEWS.find(([each]) => each.test(view));
-  const parts = pattern.exec(view).slice(1).map((part) => part && decodeURIComponent(part));
+  const [view, search] = (VIEWS.some(([pattern]) => partsOf(pattern, address.split("?")[0])) ? address : home).split("?");
+  const [pattern, importing] = VIEWS.find(([each]) => partsOf(each, view));
+  const parts = partsOf(pattern, view);
   return { home, view, importing, parts, query: new URLSearchParams(search) };
 }
 

@@ -4,7 +4,7 @@ import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { h } from "preact";
 import { useRef } from "preact/hooks";
 import { offline } from "web/data";
-import { keepChoices } from "web/page";
+import { Entry, keepChoices } from "web/page";
 import { useResource } from "web/resource";
 
 /**
@@ -51,10 +51,10 @@ export function EpisodeControls({ own, besides, main, picked, beside, other, sho
     } }, options(own))),
     h("label", {}, "Beside", h("select", { "aria-label": "Beside it", value: shown.value[1]?.key ?? "", onchange: (event) => { beside.value = event.target.value; } },
       h("option", { value: "" }, "nothing"), options(besides))),
-    !offline && h("label", {}, "of run", h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
-      value: other.value, onchange: (event) => {
+    !offline && h("label", {}, "of run", h(Entry, { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
+      value: other.value, entered: (name) => {
         beside.value = null;
-        other.value = event.target.value.trim();
+        other.value = name.trim();
       } })),
   ];
 }

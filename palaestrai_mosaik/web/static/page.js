@@ -58,6 +58,18 @@ export function Host({ element, ...properties }) {
   return h("div", { ...properties, ref: box });
 }
 
+/** An input whose value counts once it is entered; what is being typed stays when the view is drawn anew. */
+export function Entry({ value, entered, ...properties }) {
+  const typed = useSignal(null);
+  return h("input", { ...properties, value: typed.value ?? value,
+    oninput: (event) => { typed.value = event.target.value; },
+    onblur: () => { typed.value = null; },
+    onchange: (event) => {
+      typed.value = null;
+      entered(event.target.value);
+    } });
+}
+
 /** A table from plain columns: [{title, value(row), number?}] and rows. */
 export function table(columns, rows, caption) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },

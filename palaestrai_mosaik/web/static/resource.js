@@ -64,7 +64,10 @@ export function resource(path, { query = () => ({}), since, seconds, live = () =
     clearTimeout(timer);
     request.abort();
     const { signal: stopped } = (request = new AbortController());
-    if (wanted.peek() === null) return;
+    if (wanted.peek() === null) {
+      error.value = null;
+      return;
+    }
     const name = wanted.peek(), more = alive.peek(), last = name === answered ? value.peek() : undefined;
     let pause = RETRY;
     try {

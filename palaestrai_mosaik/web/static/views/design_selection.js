@@ -4,7 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import { h } from "preact";
 import { has } from "web/data";
 import { number } from "web/format";
-import { table } from "web/page";
+import { Entry, table } from "web/page";
 import { extent, text } from "web/views/design_model";
 
 /** rows of a list that are shown at first, and more each time they are asked for */
@@ -93,9 +93,10 @@ function Range({ axis, cells, selection }) {
   }
   return h("fieldset", {}, h("legend", {}, axis.name, axis.better ? ` (${axis.better} is better)` : ""), ["lowest", "highest"].map((end, k) => {
     const name = `${end} ${axis.name}`, value = shownEnd(axis, own[k], k);
-    const common = { "aria-label": name, title: name, value, onchange: (event) => change(k, event.target.value) };
-    if (!axis.levels) return h("input", { ...common, type: "number", step: "any", placeholder: number(ends[k], 4) });
-    return h("select", common, h("option", { value: "" }, k ? "to the last" : "from the first"), axis.levels.map((level, i) => h("option", { value: i }, level)));
+    const common = { "aria-label": name, title: name, value };
+    if (!axis.levels) return h(Entry, { ...common, type: "number", step: "any", placeholder: number(ends[k], 4), entered: (typed) => change(k, typed) });
+    return h("select", { ...common, onchange: (event) => change(k, event.target.value) },
+      h("option", { value: "" }, k ? "to the last" : "from the first"), axis.levels.map((level, i) => h("option", { value: i }, level)));
   }));
 }
 

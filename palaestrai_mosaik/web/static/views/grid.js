@@ -8,7 +8,7 @@ import { get, offline } from "web/data";
 import { EpisodeControls, useEpisodeChoice } from "web/episode_choice";
 import { number } from "web/format";
 import { letters, nameOf, partOf, scene } from "web/motion";
-import { Host, table } from "web/page";
+import { Entry, Host, table } from "web/page";
 import { Player, usePlayer } from "web/player";
 import { shown, useResource } from "web/resource";
 import { legend, scale, useMode } from "web/scales";
@@ -50,9 +50,9 @@ function Grid({ run, running, query, index }) {
           incarnation.value = 0;
         } }, environments.map((one) => h("option", {}, one.environment)))),
       h(EpisodeControls, choice.controls),
-      environment.value.incarnations > 1 && h("label", { class: "copies" }, "Copy", h("input", { type: "number", min: 0, value: incarnation.value,
-        "aria-label": "Copy of the environment", onchange: (event) => {
-          incarnation.value = Math.max(0, Math.min(environment.value.incarnations - 1, Number(event.target.value)));
+      environment.value.incarnations > 1 && h("label", { class: "copies" }, "Copy", h(Entry, { type: "number", min: 0, value: incarnation.value,
+        "aria-label": "Copy of the environment", entered: (copy) => {
+          incarnation.value = Math.max(0, Math.min(environment.value.incarnations - 1, Number(copy)));
         } })),
       running.value && !offline && h("label", {}, h("input", { type: "checkbox", checked: follow.value, onchange: (event) => {
         follow.value = event.target.checked;

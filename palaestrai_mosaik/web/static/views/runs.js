@@ -146,7 +146,7 @@ function Table({ all, store }) {
         : whole(row.run)) },
     { name: "document", title: "Document", width: 160, least: 86, sortable: true, cell: (row) => whole(row.document) },
     { name: "experiment", title: "Experiment", width: 105, least: 92, sortable: true, cell: (row) => whole(row.experiment ?? "") },
-    { name: "status", title: "Status", width: 95, least: 92, sortable: true, cell: (row) => h(Status, { of: row.status }) },
+    { name: "status", title: "Status", width: 112, least: 108, sortable: true, cell: (row) => h(Status, { of: row.status }) },
     { name: "phase", title: "Phase", width: 125, least: 98, sortable: true, cell: (row) => (row.phase < 0 ? "–"
       : whole(`${row.phase_name} (${row.phase + 1} of ${row.phases})`)) },
     { name: "episodes", title: "Episodes", width: 100, least: 84, sortable: true, number: true, cell: (row) => number(row.episodes)

@@ -6,7 +6,7 @@ import { useMemo, useRef } from "preact/hooks";
 import { Figure } from "web/chart";
 import { get, offline } from "web/data";
 import { number } from "web/format";
-import { choices as choicesOfAddress, keepChoices } from "web/page";
+import { choices as choicesOfAddress, Entry, keepChoices } from "web/page";
 import { loading, problem, shown, useResource } from "web/resource";
 import { caption, extended, laidOver, options, refined, scale, table } from "web/series";
 
@@ -98,7 +98,8 @@ function Controls({ recorded, chosen, answer, change, whole }) {
   const evaluates = those.some((one) => one.episodes.some((each) => each.evaluation)) || evaluation;
   const several = most("bodies") > 1 ? "body" : "incarnation", members = most(several === "body" ? "bodies" : "incarnations");
   const last = Math.max(0, ...phases.map((one) => one.last));
-  const picked = (name) => (event) => change({ [name]: event.target.value === "" ? undefined : Number(event.target.value) });
+  const pickedText = (name) => (text) => change({ [name]: text === "" ? undefined : Number(text) });
+  const picked = (name) => (event) => pickedText(name)(event.target.value);
   const pick = (phase, on) => change({ phases: all.map((one) => one.phase).filter((one) => (one === phase ? on : shown_.includes(one))) });
   return h("div", { class: "controls" },
     h("fieldset", { class: "phases" }, h("legend", {}, "Phases"), all.map((one) => h("label", { key: one.phase },
@@ -106,8 +107,8 @@ function Controls({ recorded, chosen, answer, change, whole }) {
         onchange: (event) => pick(one.phase, event.target.checked) }),
       one.name || `phase ${one.phase}`))),
     offline ? h("span", { class: "quiet" }, episodesOf(phases)) : [
-      last > 0 && h("label", { key: "episode" }, "Episode ", h("input", { type: "number", id: "episode", min: 0, max: last,
-        value: episode ?? "", placeholder: `last (${last})`, onchange: picked("episode") })),
+      last > 0 && h("label", { key: "episode" }, "Episode ", h(Entry, { type: "number", id: "episode", min: 0, max: last,
+        value: episode ?? "", placeholder: `last (${last})`, entered: pickedText("episode") })),
       evaluates && h("label", { key: "evaluation" }, "of ", h("select", { id: "evaluation", value: evaluation ?? "", onchange: (event) =>
         change({ evaluation: event.target.value || undefined, episode: undefined }) },
       h("option", { value: "" }, "training and test"), h("option", { value: "1" }, "evaluation"))),
