@@ -12,6 +12,7 @@ from support.browser import Browser
 from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
+import palaestrai_mosaik.web.data
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web import actions
