@@ -171,7 +171,7 @@ def test_a_run_without_rows_has_no_actions(tmp_path: Path) -> None:
 
 
 def test_the_tab_shows_distances_and_deviations(browser: Browser, serve: Serve, source: Source) -> None:
-    assert "agent" in get(source, "run/acts")["views"]  # type: ignore[operator]
+    assert "agent" in get(source, "run/acts")["views"]  # type: ignore[index]
     start = serve(source)
     browser.open(start)
     browser.open(start.split("?", maxsplit=1)[0] + "#/run/acts/agent?tolerance=0.4")
