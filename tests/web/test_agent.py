@@ -192,5 +192,5 @@ def test_the_tab_shows_distances_and_deviations(browser: Browser, serve: Serve, 
         "(document.getElementById('reference'))"
     )
     browser.wait("document.querySelector('.view').textContent.includes('a in idlea in acting')")
-    assert browser.js("location.hash") == "#/run/acts/agent?reference=1&tolerance=0.4"
+    browser.wait("location.hash === '#/run/acts/agent?reference=1&tolerance=0.4'")
     assert browser.errors() == []

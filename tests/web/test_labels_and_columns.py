@@ -61,7 +61,7 @@ def test_labels_are_set_and_filter_the_list(
     browser.wait("document.querySelector('button.tag[value=paper]').textContent === 'paper 2'")
     browser.js("(document.querySelector('button.tag[value=draft]').click(), 1)")
     browser.wait(f"{STATUS} === '1 of 3 runs'")
-    assert browser.js("location.hash") == "#/runs?tag=draft"
+    browser.wait("location.hash === '#/runs?tag=draft'")
     with Store(folder, read_only=True) as store:
         assert store.labels(uid_of(1)) == ("best", ("draft", "paper"), "for figure 3")
         assert store.labels(uid_of(2)).tags == ("paper",)
@@ -81,6 +81,8 @@ def test_a_page_that_only_reads_has_no_form(browser: Browser, serve: Serve, fold
 def test_a_column_is_added_filtered_and_kept(browser: Browser, opened: Callable[[str], None]) -> None:
     values = [objective_of(number, 1, 4) for number in range(3)]
     opened("#/runs")
+    browser.wait("document.querySelector('details.columns')")
+    browser.js("(document.querySelector('details.columns').open = true)")
     browser.wait("document.querySelector('#run-column')")
     browser.js(
         "(one => { one.value = 'objective.defender'; one.dispatchEvent(new Event('input', {bubbles: true})); })"
@@ -105,5 +107,5 @@ def test_a_column_is_added_filtered_and_kept(browser: Browser, opened: Callable[
         f"(document.querySelector('[data-column=\"{mean}\"]'))"
     )
     browser.wait(f"{STATUS} === '{sum(value > 50 for value in values)} of 3 runs'")
-    assert browser.js("decodeURIComponent(location.hash)") == f"#/runs?column={mean}+>+50"
+    browser.wait(f"decodeURIComponent(location.hash) === '#/runs?column={mean}+>+50'")
     assert browser.errors() == []

@@ -166,7 +166,7 @@ function Table({ all, store }) {
   const rate = (row) => (row.status === "running" ? pace(row)?.rate ?? row.rate : seconds(row) > 0 ? row.steps / seconds(row) : NaN);
   const left = (row) => (row.status === "running" ? pace(row)?.left ?? row.left : NaN);
   const whole = (said) => h("span", { title: said }, said);
-  const values = useValues(all);
+  const values = useValues(all), adding = useSignal(added.value.length > 0);
 
   const columns = [
     !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 34, cell: (row) => h("input", {
@@ -216,12 +216,12 @@ function Table({ all, store }) {
   }
   return [
     h("div", { class: "controls" },
-      h("label", {}, "Search", h("input", { type: "search", placeholder: "Document, experiment, id, label or error", value: text.value,
+      h("label", {}, "Search", h("input", { type: "search", placeholder: "Document, id, label or error", value: text.value,
         "aria-label": "Search runs", oninput: (event) => { text.value = event.target.value; } })),
       h(Filters, { rows: matching }), h(Tags, { rows: searched }), !offline && h(Comparison, {})),
     !offline && store.actions && selected.value.size > 0 && h(LabelTags, { runs: [...selected.value], done: all.reload }),
-    !offline && h("details", { class: "columns", open: added.value.length > 0 }, h("summary", {}, "Columns of parameters and metrics"),
-      h(Picker, {}), h(Added, {})),
+    !offline && h("details", { class: "columns", open: adding.value, ontoggle: (event) => { adding.value = event.target.open; } },
+    h("summary", {}, "Columns of parameters and metrics"), adding.value && [h(Picker, {}), h(Added, {})]),
     h("p", { class: "quiet", role: "status" }, rows.size === 0
       ? ["The store has no runs yet: start one ", store.actions && ["in ", h("a", { href: "#/documents" }, "Documents"), ", or "],
         "with palaestrai-mosaik start DOCUMENT"]
