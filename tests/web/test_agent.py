@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.browser import Browser
 from support.records import one_body
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import ResourceError, Source
+
+from .conftest import Serve
 
 NAN = math.nan
 #: reactive powers of two inverters, within -2 to 2 and -1 to 3 Mvar, and the scaling of a load, within 0 to 2
@@ -165,3 +168,29 @@ def test_a_run_without_rows_has_no_actions(tmp_path: Path) -> None:
         store.begin_run(uid="acts", document={}, text="", hash="h", seed=1, version="3.5").finish("finished")
         answer = agent(Source(store))
         assert answer["series"] == answer["deviations"] == answer["phases"] == []
+
+
+def test_the_tab_shows_distances_and_deviations(browser: Browser, serve: Serve, source: Source) -> None:
+    assert "agent" in get(source, "run/acts")["views"]  # type: ignore[index]
+    start = serve(source)
+    browser.open(start)
+    browser.open(start.split("?", maxsplit=1)[0] + "#/run/acts/agent?tolerance=0.4")
+    browser.wait("document.querySelectorAll('.view figure canvas').length === 6")
+    distances, deviations = (f"document.querySelectorAll('.view .scroll > table')[{n}]" for n in (0, 1))
+    rows = {(row["phase"], row["agent"]): row for row in browser.rows(distances)}
+    assert set(rows) == {("idle", "a"), ("idle", "b"), ("acting", "a"), ("acting", "b")}
+    # sqrt(9/32) at 10, and 5 of 6 set-points
+    assert [rows["acting", "a"][name] for name in ("set", "largest", "at")] == ["83.3 %", "0.53", "10"]
+    assert [rows["idle", "a"][name] for name in ("set", "largest")] == ["0 %", "0"]
+    pairs = {(row["what"], row["deviates from"]): row for row in browser.rows(deviations)}
+    own, shared = pairs["a in acting", "a in idle"], pairs["b in acting", "a in acting"]
+    assert (own["ticks above 0.4"], own["the first at"]) == ("33.3 %", "10")
+    assert (shared["common actuators"], shared["the first at"], shared["largest"]) == ("1", "20", "0.5")
+    # other choices are in the address
+    browser.js(
+        "(one => { one.value = '1'; one.dispatchEvent(new Event('change')); })"
+        "(document.getElementById('reference'))"
+    )
+    browser.wait("document.querySelector('.view').textContent.includes('a in idlea in acting')")
+    browser.wait("location.hash === '#/run/acts/agent?reference=1&tolerance=0.4'")
+    assert browser.errors() == []

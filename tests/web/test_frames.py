@@ -165,7 +165,7 @@ def test_a_phone_shows_frames_within_its_width(browser: Browser, serve: Serve, s
 
 def test_a_run_without_frames_has_no_such_tab(browser: Browser, serve: Serve, source: Source) -> None:
     assert "frames" not in get(source, "run/plain")["views"]  # type: ignore[index]
-    assert get(source, f"run/{run_of(source)}")["views"] == ["overview", "time", "frames", "record"]  # type: ignore[index]
+    assert get(source, f"run/{run_of(source)}")["views"] == ["overview", "time", "agent", "frames", "record"]  # type: ignore[index]
     show(browser, serve, source, run="plain")
     browser.wait("document.querySelector('nav.tabs')")
     assert browser.js("[...document.querySelectorAll('nav.tabs a')].map((a) => a.textContent)") == [

@@ -41,7 +41,8 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
     """
     uid = source.store.find_run(run)
     facts = source.store.runs(uid).iloc[0]
-    drawn = ["grid"] if has_topology(source.store, uid) else []
+    drawn = ["agent"] if source.store.agents(uid)["actuators"].map(len).any() else []
+    drawn += ["grid"] if has_topology(source.store, uid) else []
     drawn += ["frames"] if has_frames(source.store, uid) else []
     return {
         **{

@@ -1,12 +1,14 @@
 // All runs of the store, as they are now.
 
-import { signal, useSignal } from "@preact/signals";
+import { signal, useSignal, useSignalEffect } from "@preact/signals";
 import { h } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { get, has, offline } from "web/data";
 import { count, date, duration, number } from "web/format";
-import { Status, useTitle } from "web/page";
-import { shown, useResource } from "web/resource";
+import { LabelTags } from "web/labels";
+import { choices, keepChoices, Status, useTitle } from "web/page";
+import { problem, shown, useResource } from "web/resource";
+import { Added, added, conditionOf, Picker, useValues } from "web/run_columns";
 import { WindowTable } from "web/window_table";
 
 const STATUSES = ["running", "finished", "failed", "interrupted", "pruned", "lost"];
@@ -15,8 +17,12 @@ const OLD = 5, REST = 0.12;
 /** More lines cannot be told apart. */
 const MOST = 24;
 
+/** the sort that nobody has chosen */
+const NEWEST = { name: "started", down: true };
+
 // what the reader has chosen stays while other views are looked at
-const text = signal(""), statuses = signal(new Set()), sort = signal({ name: "started", down: true }), selected = signal(new Set());
+const text = signal(""), statuses = signal(new Set()), sort = signal(NEWEST), selected = signal(new Set());
+const tags = signal(new Set());
 
 /** A set with or without a member. */
 function switched(set, member, on = !set.has(member)) {
@@ -32,6 +38,8 @@ function statisticOf(agent, fold) {
 function joined(answer, last) {
   const rows = new Map(last?.rows), { experiment, status, phase_name: phase, error, agent, fold } = answer;
   const errors = new Map(Array.from(error.rows, (i, j) => [i, error.texts[j]]));
+  const labels = new Map(Array.from(answer.labels.rows, (i, j) => [i,
+    { name: answer.labels.name[j], tags: answer.labels.tags[j], note: answer.labels.note[j] }]));
   for (let i = 0; i < answer.id.length; i += 1) {
     const row = {
       id: answer.id[i], run: answer.run[i], document: answer.document[i], seed: answer.seed[i],
@@ -40,8 +48,9 @@ function joined(answer, last) {
       episodes: answer.episodes[i], episodes_planned: answer.episodes_planned[i], steps: answer.steps[i],
       objective: answer.objective[i], statistic: statisticOf(agent.texts[agent.codes[i]], fold.texts[fold.codes[i]]), started: answer.started[i], ended: answer.ended[i],
       error: errors.get(i) ?? null, rate: answer.rate[i], left: answer.left[i],
+      ...(labels.get(i) ?? { name: null, tags: [], note: null }),
     };
-    rows.set(row.id, { ...row, text: `${row.document}\n${row.experiment ?? ""}\n${row.run}\n${row.error ?? ""}`.toLowerCase() });
+    rows.set(row.id, { ...row, text: [row.document, row.experiment, row.run, row.error, row.name, ...row.tags, row.note].join("\n").toLowerCase() });
   }
   return { rows, cursor: answer.cursor, behind: answer.now - Date.now() / 1000 };
 }
@@ -119,8 +128,34 @@ function useDetails(all, seen) {
     pace: (row) => (row.status === "running" ? paces.value.value?.[row.run] : null), problems: [curves, paces] };
 }
 
-export function View({ store }) {
+/** Take the choices of an address; without any, those that were made before stay. */
+function adopt() {
+  const kept = choices(), members = (name) => new Set((kept.get(name) ?? "").split(",").filter(Boolean));
+  if (!kept.size || offline) return;
+  const [name, way] = (kept.get("sort") ?? "").split(" ");
+  text.value = kept.get("search") ?? "";
+  statuses.value = members("status");
+  tags.value = members("tag");
+  sort.value = name ? { name, down: way === "down" } : NEWEST;
+  added.value = kept.getAll("column").map((each) => {
+    const [key, ...words] = each.split(" ");
+    return { key, condition: words.join(" ") };
+  });
+}
+
+function remember() {
+  const kept = new URLSearchParams(), { name, down } = sort.value;
+  const members = { search: text.value, status: [...statuses.value].join(","), tag: [...tags.value].join(",") };
+  for (const [choice, value] of Object.entries(members)) if (value) kept.set(choice, value);
+  if (name !== NEWEST.name || !down) kept.set("sort", `${name} ${down ? "down" : "up"}`);
+  for (const { key, condition } of added.value) kept.append("column", `${key} ${condition}`.trim());
+  if (!offline) keepChoices("#/runs", kept);
+}
+
+export function View({ store, query }) {
   useTitle("Runs");
+  useMemo(adopt, [query.toString()]);
+  useSignalEffect(remember);
   const all = useResource("runs", { since: ({ cursor }) => ({ since: cursor }), seconds: 1, take });
   return [h("h1", {}, store.design ? `Runs of ${store.design}` : "Runs"), shown([all], () => h(Table, { all, store }))];
 }
@@ -136,6 +171,7 @@ function Table({ all, store }) {
   const rate = (row) => (row.status === "running" ? pace(row)?.rate ?? row.rate : seconds(row) > 0 ? row.steps / seconds(row) : NaN);
   const left = (row) => (row.status === "running" ? pace(row)?.left ?? row.left : NaN);
   const whole = (said) => h("span", { title: said }, said);
+  const values = useValues(all), adding = useSignal(added.value.length > 0);
 
   const columns = [
     !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 34, cell: (row) => h("input", {
@@ -144,6 +180,8 @@ function Table({ all, store }) {
     { name: "run", title: "Run", width: 155, least: 144, sortable: true,
       cell: (row) => (has(`run/${row.run}`) ? h("a", { href: `#/run/${encodeURIComponent(row.run)}`, title: row.run }, short.get(row.run))
         : whole(row.run)) },
+    { name: "name", title: "Name", width: 130, least: 80, sortable: true, cell: (row) => whole(row.name ?? "") },
+    { name: "tags", title: "Tags", width: 130, least: 80, sortable: true, value: (row) => row.tags.join(", "), cell: (row) => whole(row.tags.join(", ")) },
     { name: "document", title: "Document", width: 160, least: 86, sortable: true, cell: (row) => whole(row.document) },
     { name: "experiment", title: "Experiment", width: 105, least: 92, sortable: true, cell: (row) => whole(row.experiment ?? "") },
     { name: "status", title: "Status", width: 112, least: 108, sortable: true, cell: (row) => h(Status, { of: row.status }) },
@@ -157,19 +195,26 @@ function Table({ all, store }) {
     { name: "objective", title: "Objective", width: 150, least: 132, sortable: true, number: true,
       cell: (row) => [sparkline(curve(row)), " ", number(row.objective)] },
     { name: "statistic", title: "Statistic", width: 180, least: 80, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
+    ...added.value.map(({ key }) => values.column(key)),
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
       // without the seconds, which the id of the run has
       cell: (row) => h("span", { title: date(row.started) }, date(row.started).slice(0, 16)) },
     { name: "duration", title: "Duration", width: 90, least: 72, sortable: true, number: true, value: seconds, cell: (row) => duration(seconds(row)) },
     { name: "error", title: "Error", width: 260, least: 60, sortable: true, cell: (row) => (row.error === null ? "" : whole(row.error)) },
+    { name: "note", title: "Note", width: 200, least: 60, sortable: true, cell: (row) => whole(row.note ?? "") },
   ].filter(Boolean).map((column) => ({ value: (row) => row[column.name], ...column }));
 
   const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const matching = [...rows.values()].filter((row) => words.every((word) => row.text.includes(word)));
+  const conditions = added.value.filter((one) => one.condition).map(({ key, condition }) => [values.column(key).value, conditionOf(condition)]);
+  const searched = [...rows.values()].filter((row) => words.every((word) => row.text.includes(word))
+    && conditions.every(([value, holds]) => holds(value(row))));
+  const matching = searched.filter((row) => [...tags.value].every((tag) => row.tags.includes(tag)));
   const ordered = inOrder(matching.filter((row) => statuses.value.size === 0 || statuses.value.has(row.status)),
-    columns.find((one) => one.name === sort.value.name).value, sort.value.down);
-  // a column in which no run has a value is not shown
-  const hidden = new Set(columns.filter((one) => one.sortable && one.name !== sort.value.name && rows.size
+    // a column that is sorted by may have been removed
+    (columns.find((one) => one.sortable && one.name === sort.value.name) ?? columns.find((one) => one.name === NEWEST.name)).value, sort.value.down);
+  // a column in which no run has a value is not shown, unless it was added
+  const chosen = new Set(added.value.map(({ key }) => key));
+  const hidden = new Set(columns.filter((one) => one.sortable && !chosen.has(one.name) && one.name !== sort.value.name && rows.size
     && [...rows.values()].every((row) => missing(one.value(row)))).map((one) => one.name));
   function viewed(inView) {
     clearTimeout(timer.current);
@@ -177,14 +222,18 @@ function Table({ all, store }) {
   }
   return [
     h("div", { class: "controls" },
-      h("label", {}, "Search", h("input", { type: "search", placeholder: "Document, experiment, id or error", value: text.value,
+      h("label", {}, "Search", h("input", { type: "search", placeholder: "Document, id, label or error", value: text.value,
         "aria-label": "Search runs", oninput: (event) => { text.value = event.target.value; } })),
-      h(Filters, { rows: matching }), !offline && h(Comparison, {})),
+      h(Filters, { rows: matching }), h(Tags, { rows: searched }), !offline && h(Comparison, {})),
+    !offline && store.actions && selected.value.size > 0 && h(LabelTags, { runs: [...selected.value], done: all.reload }),
+    !offline && h("details", { class: "columns", open: adding.value, ontoggle: (event) => { adding.value = event.target.open; } },
+    h("summary", {}, "Columns of parameters and metrics"), adding.value && [h(Picker, {}), h(Added, {})]),
     h("p", { class: "quiet", role: "status" }, rows.size === 0
       ? ["The store has no runs yet: start one ", store.actions && ["in ", h("a", { href: "#/documents" }, "Documents"), ", or "],
         "with palaestrai-mosaik start DOCUMENT"]
       : ordered.length === rows.size ? count(rows.size, "run") : `${number(ordered.length)} of ${count(rows.size, "run")}`),
     shown(problems.filter((one) => one.error.value !== null && one.loaded.value), () => null),
+    added.value.length > 0 && values.answer.error.value && problem(values.answer.error.value),
     h(WindowTable, { caption: "Runs", columns, rows: ordered, rowKey: (row) => row.id, sort: sort.value, hidden, viewed,
       sorted: (by) => { sort.value = by; } }),
   ];
@@ -213,6 +262,15 @@ function Filters({ rows }) {
     names.map((status) => button(status, counts.get(status) ?? 0, statuses.value.has(status), () => {
       statuses.value = switched(statuses.value, status);
     })));
+}
+
+/** The tags of runs: a run has all that are pressed. */
+function Tags({ rows }) {
+  const counts = new Map([...tags.value].map((tag) => [tag, 0]));
+  for (const tag of rows.flatMap((row) => row.tags)) counts.set(tag, (counts.get(tag) ?? 0) + 1);
+  return counts.size > 0 && h("div", { class: "controls", role: "group", "aria-label": "Tags" }, [...counts].sort().map(([tag, size]) =>
+    h("button", { key: tag, type: "button", class: "filter tag", value: tag, "aria-pressed": String(tags.value.has(tag)),
+      onclick: () => { tags.value = switched(tags.value, tag); } }, `${tag} ${number(size)}`)));
 }
 
 function Comparison() {
