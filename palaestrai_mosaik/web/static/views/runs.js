@@ -194,7 +194,7 @@ function Table({ all, store }) {
     { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: left, cell: (row) => duration(left(row)) },
     { name: "objective", title: "Objective", width: 150, least: 132, sortable: true, number: true,
       cell: (row) => [sparkline(curve(row)), " ", number(row.objective)] },
-    { name: "statistic", title: "Statistic", width: 180, least: 80, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
+    { name: "statistic", title: "Statistic", width: 180, least: 64, sortable: true, cell: (row) => (row.statistic ? whole(row.statistic) : "") },
     ...added.value.map(({ key }) => values.column(key)),
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
       // without the seconds, which the id of the run has
