@@ -93,7 +93,7 @@ function missing(value) {
 function sparkline(values) {
   const present = (values ?? []).filter((one) => one !== null);
   if (present.length < 2) return null;
-  const low = Math.min(...present), high = Math.max(...present), width = 80, height = 20;
+  const low = Math.min(...present), high = Math.max(...present), width = 56, height = 20;
   const points = values.map((one, i) => one !== null && `${(i / (values.length - 1)) * width},`
     + `${high > low ? height - 1 - ((one - low) / (high - low)) * (height - 2) : height / 2}`).filter(Boolean);
   return h("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
