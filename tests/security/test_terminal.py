@@ -94,7 +94,10 @@ COMMANDS = (
     "palaestrai-mosaik start run.yml -v",
     "palaestrai-mosaik start broken.yml",
     "palaestrai-mosaik resume run.yml",
+    "palaestrai-mosaik label latest --name {evil}",
+    "palaestrai-mosaik label latest --tag draft",
     "palaestrai-mosaik list",
+    "palaestrai-mosaik list --columns *",
     "palaestrai-mosaik show latest --steps",
     "palaestrai-mosaik verify --all -vv",
     "palaestrai-mosaik plot latest -o plot.svg",
@@ -123,7 +126,11 @@ COMMANDS = (
     "palaestrai-mosaik delete latest --yes",
 )
 #: those that must be refused
-REFUSED = ("palaestrai-mosaik start broken.yml", "palaestrai-mosaik new run {evil}")
+REFUSED = (
+    "palaestrai-mosaik start broken.yml",
+    "palaestrai-mosaik new run {evil}",
+    "palaestrai-mosaik label latest --name {evil}",
+)
 
 
 def test_the_commands_are_complete() -> None:
