@@ -171,6 +171,7 @@ def test_a_run_without_frames_has_no_such_tab(browser: Browser, serve: Serve, so
     assert browser.js("[...document.querySelectorAll('nav.tabs a')].map((a) => a.textContent)") == [
         "Overview",
         "Time",
+        "Agent",
         "Record",
     ]
 

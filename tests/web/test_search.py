@@ -128,9 +128,9 @@ def _check_settings(browser: Browser, told: list[dict[str, str]], line: str) -> 
     browser.wait("document.querySelector('.design-best')?.textContent.split('(n=2)').length === 4")
     assert "trust these" in browser.js("document.querySelector('.design-best').textContent")
     assert all("(n=2)" in row["y, fresh seeds"] for row in rows_of(browser, ".design-best"))
-    browser.js("document.querySelectorAll('.design-search details')[1].open = true")
-    browser.wait("document.querySelectorAll('.design-search details')[1].querySelector('table')")
-    listed = rows_of(browser, ".design-search details:nth-of-type(1)")
+    browser.js("document.querySelector('.design-search details.settings').open = true")
+    browser.wait("document.querySelector('.design-search details.settings table')")
+    listed = rows_of(browser, ".design-search details.settings")
     assert [row["State"] for row in listed] == [one["state"] for one in reversed(told)]
 
 
@@ -168,13 +168,9 @@ def test_settings_that_are_tried_again_say_so(browser: Browser, serve: Serve) ->
     assert browser.js(f"{tiles}['settings-retried']") == "3"
     assert browser.js(f"{tiles}['settings-failed']") is None
     assert browser.js(f"{tiles}['runs']").startswith("3")
-    browser.js("document.querySelectorAll('.design-search details')[1].open = true")
-    browser.wait(
-        "document.querySelectorAll('.design-search details')[1].querySelectorAll('tbody tr').length === 6"
-    )
-    remarks = {
-        row["Setting"]: row["Remark"] for row in rows_of(browser, ".design-search details:nth-of-type(1)")
-    }
+    browser.js("document.querySelector('.design-search details.settings').open = true")
+    browser.wait("document.querySelectorAll('.design-search details.settings tbody tr').length === 6")
+    remarks = {row["Setting"]: row["Remark"] for row in rows_of(browser, ".design-search details.settings")}
     assert remarks["3"] == "tries setting 0 again" and remarks["0"].endswith("tried again as setting 3")
     assert browser.errors() == []
     source.store.close()

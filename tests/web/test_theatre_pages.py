@@ -258,7 +258,7 @@ def test_a_store_is_a_list_whose_newest_runs_open(show: Any, folder: Path) -> No
         "[...document.querySelectorAll('tbody a')].find((one) => one.closest('tr').textContent.includes('longer')).click()"
     )
     browser.wait("document.querySelector('h1')?.textContent === 'longer finished'")
-    browser.wait("document.querySelector('figure canvas')")
+    browser.wait("document.querySelector('.grid .card table')")
     follow(browser, "All runs")
     browser.wait("document.querySelector('h1')?.textContent === 'Runs'")
 

@@ -26,7 +26,7 @@ export function Search({ model }) {
       search.history.number.length > 0 && h(History, { model, search }),
       h(Best, { model, search }),
       has("design/search/slices") && h(Pictures, { version: () => answer.value.value?.version }),
-      h("details", { ontoggle: (event) => { open.value = event.target.open; } }, h("summary", {}, "All settings as a table"),
+      h("details", { class: "settings", ontoggle: (event) => { open.value = event.target.open; } }, h("summary", {}, "All settings as a table"),
         open.value && h(Settings, { model, search })),
     ];
   }));
