@@ -92,7 +92,7 @@ def test_a_design_that_is_half_done_and_done(
     assert told.err == ""
     assert "x1 explains 61 % of the variance of y." in told.out
     assert "x2 explains 39 %." in told.out
-    assert "Among the levels of x1, 3 has the best interquartile mean of y" in told.out
+    assert "Of x1, 3 has the best interquartile mean of y" in told.out
     assert str(folder / "report" / "index.html") in told.out
     assert not (folder / "report" / "failures.csv").exists()
     shares = pd.read_csv(folder / "report" / "sensitivity-y-anova.csv", index_col="factor")["eta2"]
