@@ -251,7 +251,7 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
             f"{', '.join(group.label for group in groups)}"
         )
     drawn = [run for group in groups for run in group.runs]
-    fold = choice.fold or ("sum" if {store.fold(run) for run in drawn} == {"sum"} else "mean")
+    fold = choice.fold or store.fold(*drawn)
     objectives = {run: _objectives(store, run, choice, fold) for run in drawn}
     statistics = {run: _statistics(store, run, choice) for run in drawn} if choice.statistics else {}
     colours = numbers_of(name for run in drawn for name in store.agent_names(run))

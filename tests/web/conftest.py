@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from support.browser import CHROMIUM, DRIVER, NO_BROWSER, Browser
 from support.page_server import served
 
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.resources import Source
+from palaestrai_mosaik.web.workplace import Workplace
 
 Serve = Callable[[Source], str]
 
@@ -31,3 +34,18 @@ def serve() -> Iterator[Serve]:
     pytest.importorskip("starlette", reason="no server (extra 'web')")
     with ExitStack() as servers:
         yield lambda source: servers.enter_context(served(source))
+
+
+@pytest.fixture
+def opened(browser: Browser, serve: Serve, folder: Path) -> Iterator[Callable[[str], None]]:
+    """Return what opens a view of the store in the test's ``folder``, whose page may act."""
+    location = StoreLocation(str(folder))
+    source = Source(location, workplace=Workplace(location))
+
+    def show(view: str) -> None:
+        start = serve(source)
+        browser.open(start)
+        browser.open(start.split("?", maxsplit=1)[0] + view)
+
+    yield show
+    source.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,7 @@ from support.browser import Browser
 from support.many_runs import insert_runs, objective_of, uid_of
 
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.resources import Source
-from palaestrai_mosaik.web.workplace import Workplace
 
 from .conftest import Serve
 
@@ -23,20 +21,6 @@ STATUS = "document.querySelector('main p[role=status]').textContent"
 def folder(tmp_path: Path) -> Path:
     insert_runs(tmp_path, 3)
     return tmp_path
-
-
-@pytest.fixture
-def opened(browser: Browser, serve: Serve, folder: Path) -> Iterator[Callable[[str], None]]:
-    location = StoreLocation(str(folder))
-    source = Source(location, workplace=Workplace(location))
-
-    def show(view: str) -> None:
-        start = serve(source)
-        browser.open(start)
-        browser.open(start.split("?", maxsplit=1)[0] + view)
-
-    yield show
-    source.close()
 
 
 def test_labels_are_set_and_filter_the_list(

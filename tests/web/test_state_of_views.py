@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,8 @@ from support.waiting import HANG, until
 import palaestrai_mosaik as pm
 import palaestrai_mosaik.web.data
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web import actions
-from palaestrai_mosaik.web.resources import Source, resource
-from palaestrai_mosaik.web.workplace import Workplace
-
-from .conftest import Serve
+from palaestrai_mosaik.web.resources import resource
 
 PROBLEM = "document.querySelector('main .problem')?.textContent"
 
@@ -29,21 +25,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("states") / "store"
     pm.run("scenarios/dummy.yml", store=folder, quiet=True)
     return folder
-
-
-@pytest.fixture
-def opened(browser: Browser, serve: Serve, folder: Path) -> Iterator[Callable[[str], None]]:
-    """Return what opens a view of the store, whose page may start runs."""
-    location = StoreLocation(str(folder))
-    source = Source(location, workplace=Workplace(location))
-
-    def show(view: str) -> None:
-        start = serve(source)
-        browser.open(start)
-        browser.open(start.split("?", maxsplit=1)[0] + view)
-
-    yield show
-    source.close()
 
 
 class Replaced:

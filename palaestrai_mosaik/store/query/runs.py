@@ -210,11 +210,12 @@ class RunQueries(Lookup):
             StoreError: there is no such run.
         """
         with self.database.reading() as session:
-            ids = None
+            ids = uids = None
             wanted = {tags} if isinstance(tags, str) else {*tags}
             if run is not None:
                 names = [run] if isinstance(run, str) else run
-                ids = {self._find(session, name)[0] for name in names}
+                chosen = {self._find(session, name) for name in names}
+                ids, uids = {instance for instance, _ in chosen}, {uid for _, uid in chosen}
             counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
             phases = {row[0]: row[1] for row in restricted(session, counted, Phase.instance_id, ids)}
             summed = (
@@ -226,7 +227,7 @@ class RunQueries(Lookup):
                 row[0]: (row[1], int(row[2])) for row in restricted(session, summed, Phase.instance_id, ids)
             }
             errors = first_errors(session, ids)
-            labels = labels_by_run(session)
+            labels = labels_by_run(session, uids)
             statement = (
                 select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
                 .join(RunDocument, RunDocument.id == Instance.run_document_id)
@@ -419,22 +420,23 @@ class RunQueries(Lookup):
         return document
 
     @reads
-    def fold(self, run: str) -> Fold:
-        """Return the statistic of an episode that counts in a run, with which lists and figures open.
+    def fold(self, *runs: str) -> Fold:
+        """Return the statistic of an episode that counts in runs, with which lists and figures open.
 
         Args:
-            run: the run, in any form that :meth:`find_run` accepts.
+            runs: the runs, in any form that :meth:`find_run` accepts.
 
         Returns:
-            ``"sum"``, the return, if the rewards of all its environments accumulate, as those of Gymnasium and
+            ``"sum"``, the return, if the rewards of all environments of all runs accumulate, as those of Gymnasium and
             PettingZoo do; else ``"mean"``.
 
         Raises:
             StoreError: there is no such run.
         """
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            return folds_of(session, [instance]).get(instance, "mean")
+            ids = {self._find(session, run)[0] for run in runs}
+            folds = folds_of(session, ids)
+            return "sum" if {folds.get(instance, "mean") for instance in ids} == {"sum"} else "mean"
 
     def evaluate_every(self, run: str) -> dict[int, int]:
         """Return the training episodes of a worker between evaluations, by number of each phase that evaluates."""

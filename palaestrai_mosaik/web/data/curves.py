@@ -205,7 +205,7 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
-    fold = "sum" if {store.fold(uid) for uid in uids} == {"sum"} else "mean"
+    fold = store.fold(*uids)
     different = _differences(
         [{".".join(path): value for path, value in leaves(store.document(uid))} for uid in uids]
     )
