@@ -411,9 +411,10 @@ def _without_objectives(rewards: Sequence[Curve], objectives: Sequence[Curve]) -
 
 
 def unfinished_text(steps: int, planned: Any) -> str:
-    """Say how far an episode came that did not finish; ``planned`` are its steps in the document, if it has them."""
-    # pandas' NA has no truth value
-    of_planned = "" if str(planned) in ("None", "nan", "<NA>") else f" of {int(planned):,}"
+    """Say how far an unfinished episode came; ``planned`` are its steps in the document, missing if unknown."""
+    import pandas as pd
+
+    of_planned = "" if pd.isna(planned) else f" of {int(planned):,}"
     return f"unfinished, {steps:,}{of_planned} steps"
 
 

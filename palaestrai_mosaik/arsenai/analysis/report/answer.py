@@ -75,7 +75,7 @@ def answer(data: ReportData, outcome: str) -> Answer:
 
 
 def condition_fact(discovery: Discovery) -> Fact:
-    """Return where a condition holds: the first box, with its intervals."""
+    """Return the first box in which a condition holds, with its intervals."""
     share: Mapping[str, Any] = {"condition": discovery.condition, "title": discovery.title}
     if discovery.boxes:
         box = discovery.boxes[0]
